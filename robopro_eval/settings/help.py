@@ -1,0 +1,88 @@
+"""The ``--help`` page, made from the settings class: groups, defaults, environment variables and reasons."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import typing
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True)
+class Knob:
+    """What a settings field carries besides its type and default."""
+
+    group: str = "General"
+    env: tuple[str, ...] = ()
+    reason: str = ""
+    metavar: str = ""
+    for_policy: bool = True
+    empty_env_counts: bool = False
+
+
+def knob_of(field: FieldInfo) -> Knob:
+    """The Knob of a field; the empty one for a field declared without ``knob()``."""
+    extra = field.json_schema_extra
+    data: object = extra.get("knob") if isinstance(extra, dict) else None
+    return data if isinstance(data, Knob) else Knob()
+
+
+def render_help(settings_cls: type[BaseModel], prog: str, description: str = "", epilog: str = "") -> str:
+    """The whole page as text, wrapped to the terminal."""
+    width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 110))
+    lines = [f"usage: {prog} [--name value ...] [--config FILE] [--overrides --key value ...]", ""]
+    if description:
+        lines += [*textwrap.wrap(description, width), ""]
+    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
+    for name, field in settings_cls.model_fields.items():
+        groups.setdefault(knob_of(field).group, []).append((name, field))
+    for group, members in groups.items():
+        lines.append(f"{group}:")
+        for name, field in members:
+            lines += _entry(name, field, width)
+        lines.append("")
+    lines.append("Files and the rest:")
+    lines += _item("--config FILE", "the policy's deploy_policy.yml; default: the one beside the policy", width)
+    lines += _item(
+        "--overrides --key value ...",
+        "everything after it is pairs; they win over flags, and what this program does not know goes to the policy",
+        width,
+    )
+    lines += _item("--help, --version", "this page; the version", width)
+    lines.append("")
+    lines += textwrap.wrap(
+        "From weakest to strongest: deploy_policy.yml, environment, flag, --overrides. --task_name and --task-name "
+        "are the same.",
+        width,
+    )
+    if epilog:
+        lines += ["", epilog]
+    return "\n".join(lines)
+
+
+def _entry(name: str, field: FieldInfo, width: int) -> list[str]:
+    data = knob_of(field)
+    is_bool = field.annotation is bool or bool in typing.get_args(field.annotation)
+    head = f"--{name}" if is_bool else f"--{name} {data.metavar or name.rsplit('_', 1)[-1].upper()}"
+    default = field.get_default(call_default_factory=False)
+    if is_bool and default is True:
+        head += f", --no-{name.replace('_', '-')}"
+    facts = []
+    if default not in (None, ""):
+        facts.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
+    if data.env:
+        facts.append("environment " + ", ".join(data.env))
+    text = (field.description or "").rstrip(".")
+    if data.reason:
+        text += f". {data.reason.rstrip('.')}"
+    if facts:
+        text += f" [{'; '.join(facts)}]"
+    return _item(head, text, width)
+
+
+def _item(head: str, text: str, width: int) -> list[str]:
+    body = textwrap.wrap(text, width - 6)
+    return [f"  {head}", *(f"      {line}" for line in body)]

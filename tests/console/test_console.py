@@ -1,0 +1,77 @@
+"""How a program ends and what it shows."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from robopro_eval.console.errors import UsageError, UserError, run_program
+from robopro_eval.console.progress import RunProgress
+from robopro_eval.console.tables import seconds, two_columns
+
+
+def raising(error: BaseException) -> int:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (UsageError("no such task"), 2, "error: no such task\n"),
+        (UserError("model gone"), 1, "error: model gone\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted by Ctrl-C\n"),
+    ],
+)
+def test_exit_codes(error: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(lambda: raising(error)) == code
+    assert capsys.readouterr().err == sentence
+
+
+def test_our_own_fault_is_one_sentence_unless_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(lambda: raising(RuntimeError("boom"))) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run_program(lambda: raising(RuntimeError("boom")), debug=True) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_utf8_under_c_locale() -> None:
+    code = "from robopro_eval.console.streams import say, use_utf8; use_utf8(); say('\\U0001f680 listening \\u2014 ok')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode("utf-8") == "🚀 listening — ok\n"
+
+
+def test_plain_progress_lines() -> None:
+    out = io.StringIO()
+    with RunProgress("put_cup_in_box", 5, stream=out) as progress:
+        progress.scored(40000, True, 88)
+        progress.scored(40001, False, 600, "step_limit")
+    assert out.getvalue().splitlines() == [
+        "[1/5] put_cup_in_box seed 40000: SUCCESS (steps=88) SR 1/1",
+        "[2/5] put_cup_in_box seed 40001: FAIL (steps=600, step_limit) SR 1/2",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_and_the_lines() -> None:
+    out = Terminal()
+    with RunProgress("put_cup_in_box", 2, stream=out) as progress:
+        progress.status("seed 40000 step 3")
+        progress.scored(40000, True, 88)
+    assert "SUCCESS (steps=88)" in out.getvalue()
+    assert "SR 1/1 = 100 %" in out.getvalue()
+
+
+def test_table_lines_up() -> None:
+    text = two_columns("Run", [("SR", "1/2"), ("mean steps", "88")])
+    assert text.splitlines()[2:4] == ["SR          1/2", "mean steps  88"]
+    assert [seconds(3.21), seconds(245), seconds(7400)] == ["3.2 s", "4 min 05 s", "2 h 03 min"]
