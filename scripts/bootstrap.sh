@@ -234,9 +234,9 @@ if spec is None or not str(spec.origin).startswith(sys.argv[1]):
 PYTHON
 }
 
-pip() { # without the lines that say that nothing had to be done
-  "$VENV/bin/python" -m pip --disable-pip-version-check "$@" </dev/null 2>&1 |
-    { grep -vE '^(Requirement already satisfied|Looking in )' || true; }
+pip() { # shows what is fetched and installed, not what was there already
+  "$VENV/bin/python" -m pip --disable-pip-version-check --no-input "$@" --progress-bar off </dev/null 2>&1 |
+    { grep -vE '^(Requirement already|Looking in|WARNING: Location| +(Building|Preparing|Getting|Installing build|Checking|Created|Stored))' || true; }
 }
 
 build_venv() {
