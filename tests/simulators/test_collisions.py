@@ -157,6 +157,23 @@ def test_clutter_settling_by_itself_does_not_count() -> None:
     assert play.run(n=200).counts() == (0, 0, 0)
 
 
+def test_where_clutter_came_to_rest_by_itself_is_its_new_baseline() -> None:
+    play = Play().run(n=200)
+    for x in np.linspace(0.0, 0.05, 50):
+        play.run(bottle=at(x))
+    assert play.run(n=200).run(("finger", BOTTLE, HARD), n=10).counts() == (0, 0, 0)
+    assert play.run(("finger", BOTTLE, HARD), bottle=at(0.061)).counts() == (0, 1, 0)
+
+
+@pytest.mark.parametrize(("amplitude", "counted"), [(6e-5, 1), (3e-5, 0)])
+def test_rattling_in_place_is_motion(amplitude: float, counted: int) -> None:
+    """0.12 mm to and fro every substep is motion (though it creeps nowhere) and keeps the watch; 0.06 mm is not."""
+    play = Play().run(("finger", BOTTLE, SOFT))
+    for i in range(200):
+        play.run(bottle=at(amplitude * (-1) ** i))
+    assert play.run(bottle=at(0.02)).counts() == (0, counted, 0)
+
+
 def test_object_pushing_object_is_not_followed() -> None:
     play = Play().run(("finger", BOTTLE, SOFT), bottle=at(0.02))
     play.run((BOTTLE, CAN, HARD), can=at(0.1, y=0.3))

