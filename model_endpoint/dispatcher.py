@@ -1,0 +1,244 @@
+"""From a command to a call of the policy, and from a path to a value of it. No socket, no thread, no clock.
+
+What may be reached is decided here and nowhere else: public methods by name, public data by path. A leading underscore
+anywhere is refused, data are never called, and a path never crosses into a module, a class or a function.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+import traceback
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from framing.errors import PolicyError
+from framing.session import Features
+from model_endpoint.loading import FACE_FILE, PolicyFace, PolicyLoadError, describe
+
+RESET = "reset_model"
+EPISODE_HOOK = "begin_episode"
+OTHER_RESETS = (
+    "reset_obs",
+    "reset_obsrvationwindows",
+    "reset_observation_windows",
+    "reset_observation_window",
+    "reset",
+)
+"""What RoboTwin's wrappers call it where they have no ``reset_model`` (one of them is really spelled like that)."""
+
+_OPAQUE = (
+    types.ModuleType,
+    type,
+    types.FrameType,
+    types.CodeType,
+    types.TracebackType,
+    types.GeneratorType,
+    types.CoroutineType,
+    types.AsyncGeneratorType,
+)
+
+
+class Dispatcher:
+    """Calls the public face of ``model``, whose policy's ``face`` may lend it a ``reset_model``.
+
+    Not thread safe and not meant to be: it lives on the policy's thread. Whatever the policy raises comes out as
+    :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``.
+
+    Raises PolicyLoadError when there is no way to reset the policy: without one, an episode would begin with what the
+    last one left behind.
+    """
+
+    def __init__(self, face: PolicyFace, model: object) -> None:
+        self._name = face.name
+        self._model = model
+        self._reset = self._find_reset(face)
+
+    def features(self) -> Features:
+        """Public methods and attributes as they are now; data that appear later can be read all the same."""
+        methods, attributes = {RESET}, set()
+        for name in dir(self._model):
+            if name.startswith("_"):
+                continue
+            if self._is_method(name):
+                methods.add(name)
+            elif not isinstance(inspect.getattr_static(self._model, name, None), type):
+                attributes.add(name)
+        return Features(policy_name=self._name, methods=frozenset(methods), attributes=frozenset(attributes))
+
+    def call(self, cmd: str, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> object:
+        """Call the public method ``cmd``; arrays of other libraries in the result become numpy arrays.
+
+        Raises PolicyError with kind ``unknown_method``, ``bad_arguments`` or ``policy_error``.
+        """
+        method = self._reset if cmd == RESET else self._method(cmd)
+        keywords = dict(kwargs or {})
+        self._check_arguments(cmd, method, args, keywords)
+        try:
+            return to_plain(method(*args, **keywords))
+        except (Exception, SystemExit) as error:
+            self._fail(f"{self._name}.{cmd}()", error)
+
+    def get(self, path: str, length: bool = False) -> object:
+        """Read the data at a dotted path (``obs_cache``, ``env_runner.obs``, ``stats.3.mean``), or its ``len``.
+
+        Each step is an attribute, a key of a dict, or an index of a list. Raises PolicyError with kind
+        ``unknown_method`` for what cannot be reached and ``policy_error`` for what a property raised.
+        """
+        value: object = self._model
+        walked: list[str] = []
+        for step in path.split("."):
+            walked.append(step)
+            where = ".".join(walked)
+            if not step or step.startswith("_"):
+                raise PolicyError(
+                    f"{where!r} of policy {self._name!r} is private and not served", kind="unknown_method"
+                )
+            value = self._step(value, step, where)
+            if _is_function(value):
+                raise PolicyError(
+                    f"{where!r} of policy {self._name!r} is a method: call it; paths only read data",
+                    kind="unknown_method",
+                )
+            if isinstance(value, _OPAQUE):
+                raise PolicyError(
+                    f"{where!r} of policy {self._name!r} is a {type(value).__name__}; only data are served",
+                    kind="unknown_method",
+                )
+        try:
+            return len(value) if length else to_plain(value)  # type: ignore[arg-type]
+        except (Exception, SystemExit) as error:
+            self._fail(f"reading {path!r} of policy {self._name!r}", error)
+
+    def begin_episode(self, info: Mapping[str, object]) -> None:
+        """Tell the policy which episode begins (``id``, ``task``, ``seed``), if it wants to know."""
+        if self._is_method(EPISODE_HOOK):
+            self.call(EPISODE_HOOK, (dict(info),))
+
+    def _find_reset(self, face: PolicyFace) -> Callable[..., object]:
+        if self._is_method(RESET):
+            return self._method(RESET)
+        function = face.reset_model
+        if function is not None:
+            return functools.partial(function, self._model)
+        for name in OTHER_RESETS:
+            if self._is_method(name):
+                return self._method(name)
+        raise PolicyLoadError(
+            f"policy {face.name!r} cannot be reset between episodes: add `def reset_model(model)` to "
+            f"{face.folder / FACE_FILE} (with `pass` if it keeps nothing), or a method of that name to its model"
+        )
+
+    def _is_method(self, name: str) -> bool:
+        missing = object()
+        static = inspect.getattr_static(self._model, name, missing)
+        if static is missing:  # a wrapper whose __getattr__ lends it the methods of what it wraps
+            return _is_function(getattr(self._model, name, None))
+        if isinstance(static, staticmethod | classmethod | functools.partialmethod):
+            return True
+        if name in getattr(self._model, "__dict__", {}) or isinstance(static, type):
+            return _is_function(static)
+        return callable(static)  # in a class: a function, or what a compiler's decorator made of one
+
+    def _method(self, cmd: str) -> Callable[..., object]:
+        if not cmd.startswith("_") and self._is_method(cmd):
+            method: object = getattr(self._model, cmd)
+            if callable(method):
+                return method
+        known = ", ".join(sorted(self.features().methods))
+        raise PolicyError(f"policy {self._name!r} has no public method {cmd!r}; it has: {known}", kind="unknown_method")
+
+    def _check_arguments(
+        self, cmd: str, method: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> None:
+        try:
+            signature = inspect.signature(method)
+        except (TypeError, ValueError):  # written in C, without a signature: the call itself will tell
+            return
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PolicyError(
+                f"{self._name}.{cmd}{signature} does not take what was sent: {error}", kind="bad_arguments"
+            ) from error
+
+    def _step(self, value: object, step: str, where: str) -> object:
+        if isinstance(value, Mapping):
+            if step in value:
+                found: object = value[step]
+                return found
+            names = ", ".join(sorted(str(key) for key in value)[:20])
+            raise PolicyError(
+                f"{where!r}: no such key in policy {self._name!r}; there is: {names}", kind="unknown_method"
+            )
+        if isinstance(value, list | tuple | collections.deque) and step.isdecimal():
+            if int(step) < len(value):
+                item: object = value[int(step)]
+                return item
+            raise PolicyError(f"{where!r}: only {len(value)} items in policy {self._name!r}", kind="unknown_method")
+        try:
+            found = getattr(value, step)
+        except AttributeError as error:
+            if hasattr(type(value), step):  # a property that failed on its own
+                self._fail(f"reading {where!r} of policy {self._name!r}", error)
+            public = ", ".join(sorted(self.features().attributes)) if value is self._model else ""
+            there_is = f"; there is: {public}" if public else ""
+            raise PolicyError(
+                f"policy {self._name!r} has no attribute {where!r}{there_is}", kind="unknown_method"
+            ) from None
+        except (Exception, SystemExit) as error:
+            self._fail(f"reading {where!r} of policy {self._name!r}", error)
+        return found
+
+    def _fail(self, doing: str, error: BaseException) -> NoReturn:
+        if isinstance(error, PolicyError):
+            raise error
+        inner = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own line
+        text = "".join(traceback.format_exception(type(error), error, inner or error.__traceback__))
+        raise PolicyError(f"{doing} failed: {describe(error)}", remote_traceback=text, kind="policy_error") from error
+
+
+def to_plain(value: object) -> object:
+    """Containers of numpy and plain Python instead of other libraries' arrays (torch, jax), found by how they behave.
+
+    Lists, tuples, deques and dicts are rebuilt only around what changes in them. What is neither stays as it is;
+    the codec names it if it cannot travel.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.ndarray | np.generic):
+        return value
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | collections.deque):
+        return [to_plain(item) for item in value]
+    if isinstance(value, type):
+        return value
+    if all(hasattr(value, name) for name in ("detach", "cpu", "numpy")):
+        return _tensor_to_numpy(value)
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    return value
+
+
+def _tensor_to_numpy(tensor: object) -> object:
+    on_cpu = tensor.detach().cpu()  # type: ignore[attr-defined]
+    try:
+        array: object = on_cpu.numpy()
+    except TypeError:  # bfloat16 has no numpy twin; float32 holds every value of it
+        array = on_cpu.float().numpy()
+    return array
+
+
+def _is_function(value: object) -> bool:
+    """A function, a bound method, a partial, or what a decorator (compile, jit, wraps) made of one. Not a class, not a
+    network that merely can be called."""
+    if isinstance(value, type):
+        return False
+    return (
+        inspect.isroutine(value)
+        or isinstance(value, functools.partial)
+        or (callable(value) and hasattr(value, "__wrapped__"))
+    )
