@@ -2,7 +2,7 @@
 # Sourced by the other scripts: where the checkout is, and the environment its programs need.
 #
 # Sets REPO (the checkout), VENV (its virtual environment), puts VENV/bin first on PATH, and points
-# the Vulkan loader at Mesa's CPU driver where no NVIDIA device exists and nobody chose a driver.
+# the Vulkan loader at Mesa's CPU driver where there is no GPU and nobody chose a driver.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$REPO/.venv
@@ -29,7 +29,7 @@ find_cpu_vulkan_driver() {
   return 0
 }
 
-if [[ -z ${VK_ICD_FILENAMES:-} && -z ${VK_DRIVER_FILES:-} && ! -e /dev/nvidiactl ]]; then
+if [[ -z ${VK_ICD_FILENAMES:-} && -z ${VK_DRIVER_FILES:-} && ! -e /dev/nvidiactl && ! -e /dev/dri/renderD128 ]]; then
   driver=$(find_cpu_vulkan_driver)
   if [[ -n $driver ]]; then
     export VK_ICD_FILENAMES=$driver
