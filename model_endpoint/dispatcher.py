@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
+from framing.session import Features
 
 from framing.errors import PolicyError
-from framing.session import Features
 from model_endpoint.loading import FACE_FILE, PolicyFace, PolicyLoadError, describe
 
 RESET = "reset_model"

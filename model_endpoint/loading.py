@@ -1,8 +1,8 @@
 """Finding a policy's folder and loading its face, ``deploy_policy.py``.
 
-A face is what RoboTwin and RoboPRO users write: ``get_model(usr_args) -> model``, ``eval(TASK_ENV, model, observation)``
-and, optionally, ``reset_model(model)``. Both programs load it: the model program for ``get_model`` and
-``reset_model``, the simulator program for ``eval``.
+A face is what RoboTwin and RoboPRO users write: ``get_model(usr_args) -> model``,
+``eval(TASK_ENV, model, observation)`` and, optionally, ``reset_model(model)``. Both programs load it: the model program
+for ``get_model`` and ``reset_model``, the simulator program for ``eval``.
 
 The file is loaded under a private package name, so that ``from .my_model import X`` works in any folder (with or
 without ``__init__.py``) and a policy called ``json`` hides nothing. Modules beside it can also be imported by their
@@ -117,7 +117,7 @@ def find_config(name_or_path: str) -> Path | None:
 
 
 def load_yaml(folder: Path) -> dict[str, object]:
-    """Content of the folder's ``deploy_policy.yml``, empty if there is none. Raises UsageError if it is not a mapping."""
+    """The folder's ``deploy_policy.yml``, empty if there is none. Raises UsageError if it is not a mapping."""
     from robopro_eval.settings.program import load_yaml_mapping  # pydantic: not needed where only the face is loaded
 
     path = folder / CONFIG_FILE

@@ -1,0 +1,155 @@
+"""The life of ``eval-model`` after its command line is understood: load, then serve until told to stop.
+
+The policy is loaded before anything is announced: a simulator that finds the port open finds a model behind it.
+Ctrl-C (or SIGTERM) ends within seconds: no more calls start, a running one gets ``stop_seconds`` to finish, and since
+no thread can be cancelled, the process is ended under one that does not. A second Ctrl-C ends it at once.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+from robopro_eval.transport.addresses import Address
+
+from model_endpoint.dispatcher import Dispatcher
+from model_endpoint.loading import load_face, load_model
+from model_endpoint.logs import EventLog
+from model_endpoint.policy_thread import PolicyThread
+from model_endpoint.serving import Service
+from model_endpoint.settings import ModelSettings
+from robopro_eval.console.errors import EXIT_FAILURE, UserError
+from robopro_eval.console.streams import note, say
+
+MIB = 1024 * 1024
+WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
+
+log = EventLog("program")
+
+
+@dataclass
+class _Outcome:
+    """How the program ended: told to stop by a signal, or unable to go on."""
+
+    signal: int | None = None
+    error: UserError | None = None
+
+
+def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> int:
+    """Load the policy in ``folder`` and serve it. Returns the exit code; raises UserError for what a person can fix."""
+    thread = PolicyThread(lambda: _build(folder, usr_args))
+    outcome = _Outcome()
+    trio.run(_main, settings, folder, thread, outcome)
+    idle = thread.stop(1.0 if outcome.signal is None else settings.stop_seconds)
+    if outcome.signal is not None:
+        if not idle:
+            note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
+        _leave(128 + outcome.signal, hard=not idle)
+        return 128 + outcome.signal
+    if outcome.error is not None:
+        raise outcome.error
+    return 0
+
+
+def _build(folder: Path, usr_args: dict[str, object]) -> Dispatcher:
+    """Runs on the policy's thread."""
+    face = load_face(folder)
+    return Dispatcher(face, load_model(face, usr_args))
+
+
+async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, outcome: _Outcome) -> None:
+    async with trio.open_nursery() as nursery:
+        working = trio.CancelScope()
+        await nursery.start(_watch_signals, working, outcome)
+        with working:
+            try:
+                await _load(folder, thread, settings.status_seconds)
+                if settings.policy_hang_timeout:
+                    nursery.start_soon(_watch_calls, thread, settings.policy_hang_timeout)
+                features = (await thread.run(Dispatcher.features)).value
+                max_frame = settings.max_frame_mib * MIB
+                service = Service(thread, features, say, note, max_frame, max_waiting=settings.max_waiting)
+                try:
+                    await _serve(service, settings)
+                finally:
+                    say(f"{'done' if outcome.signal is None else 'stopped'}: served {service.tally}")
+            except UserError as error:
+                outcome.error = error
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(service: Service, settings: ModelSettings) -> None:
+    if settings.model_as_client:
+        port = settings.port if settings.sim_server_port is None else settings.sim_server_port
+        await service.dial(Address(settings.sim_server_host, port), attempts=settings.model_client_max_attempts)
+    else:
+        await service.listen(Address(settings.model_server_bind, settings.port), status_seconds=settings.status_seconds)
+
+
+async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> None:
+    note(f"loading policy {folder.name!r} from {folder} ...")
+    began = time.monotonic()
+
+    async def say_that_it_loads() -> None:
+        while True:
+            await trio.sleep(status_seconds)
+            note(f"still loading policy {folder.name!r} ({time.monotonic() - began:.0f} s)")
+
+    failure: UserError | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(say_that_it_loads)
+        try:
+            await thread.start()
+        except UserError as error:  # kept and raised outside: a nursery would wrap it
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    note(f"policy {folder.name!r} is ready after {time.monotonic() - began:.1f} s")
+
+
+async def _watch_signals(
+    working: trio.CancelScope, outcome: _Outcome, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """First signal: stop serving. The handler stays until the process ends, so that a second one can end it at once."""
+
+    def on_signal(number: int) -> None:
+        if outcome.signal is not None:
+            _leave(128 + number, hard=True)
+        outcome.signal = number
+        working.cancel()
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            on_signal(number)
+
+
+async def _watch_calls(thread: PolicyThread, limit: float) -> None:
+    while True:
+        await trio.sleep(min(WATCH_SECONDS, limit))
+        busy = thread.busy_seconds()
+        if busy > limit:
+            log.warning("the policy hangs", seconds=busy, limit=limit)
+            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+            note(
+                f"error: a call of the policy has been running for {busy:.0f} s (--policy-hang-timeout {limit:g}); "
+                "ending so that a supervisor can start this program again"
+            )
+            _leave(EXIT_FAILURE, hard=True)
+
+
+def _leave(code: int, *, hard: bool) -> None:
+    """Write out what is written; then, if ``hard``, end under whatever still runs."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if hard:
+        os._exit(code)

@@ -1,0 +1,124 @@
+"""Opening the socket, in either direction, and giving simulators their turn with the policy.
+
+*Listening*: any number of simulators may connect; the policy serves one at a time, in the order of their first
+requests. A connection that never asks anything blocks nobody, one that speaks something else is closed, and the
+server goes on. *Dialing*: one simulator; its goodbye (or a stock simulator's end-of-file) ends the program, while an
+upgraded one that vanished without goodbye is dialed again, because it will want to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+from framing.session import Features
+from robopro_eval.transport.addresses import Address
+
+from framing.errors import PeerGone, ProtocolError
+from model_endpoint.logs import EventLog
+from model_endpoint.policy_thread import PolicyRunner
+from model_endpoint.sessions import Ending, Farewell, Session, Tally
+from model_endpoint.settings import MAX_WAITING, NAME_ATTEMPTS, RETRY_SECONDS, STATUS_SECONDS
+from robopro_eval.console.errors import UserError
+from robopro_eval.transport import aio
+
+log = EventLog("serving")
+
+
+@dataclass
+class Service:
+    """A loaded policy, ready for simulators. ``say`` prints the lines operators look for."""
+
+    runner: PolicyRunner
+    features: Features
+    say: Callable[[str], None]
+    note: Callable[[str], None]
+    max_frame: int
+    max_waiting: int = MAX_WAITING
+    tally: Tally = field(default_factory=Tally)
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _connected: int = 0
+
+    async def listen(self, address: Address, *, status_seconds: float = STATUS_SECONDS) -> None:
+        """Serve one simulator after another until cancelled."""
+        listener = await aio.listen(address)
+        self.say(f"🚀 Model server listening on {listener.address} — waiting for simulator to connect...")
+        async with listener, trio.open_nursery() as nursery:
+            nursery.start_soon(self._say_that_it_waits, str(listener.address), status_seconds)
+            while True:
+                channel, peer = await listener.accept()
+                if self._connected >= self.max_waiting:
+                    log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
+                    await channel.aclose()
+                    continue
+                nursery.start_soon(self.meet, channel, peer)
+
+    async def meet(self, channel: aio.TrioChannel, peer: Address) -> None:
+        """Serve one connection to a listening model, whatever it turns out to be. Never raises for it."""
+        self._connected += 1
+        try:
+            self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
+            try:
+                first = await channel.receive(None)
+            except (PeerGone, ProtocolError) as error:
+                why = "closed before its first request" if isinstance(error, PeerGone) else "is not a simulator"
+                log.warning(f"a peer {why}", peer=peer, detail=str(error))
+                return
+            if self._turn.locked():
+                log.info("waits for its turn", peer=peer)
+            async with self._turn:
+                farewell = await self._session(channel, str(peer)).serve(first)
+            self._log_end(farewell, str(peer))
+        except Exception as error:  # a defect of ours in one connection must not take the others down
+            log.failure("serving a connection failed", error, peer=peer)
+        finally:
+            self._connected -= 1
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                await channel.aclose()
+
+    async def dial(
+        self, address: Address, *, attempts: int, interval: float = RETRY_SECONDS, name_attempts: int = NAME_ATTEMPTS
+    ) -> None:
+        """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
+        while True:
+            channel = await aio.dial(
+                address, attempts=attempts, interval=interval, name_attempts=name_attempts, on_wait=self.note
+            )
+            self.say(f"🔗 Model connected to SIM server at {address}")
+            try:
+                farewell = await self._session(channel, str(address)).serve()
+            finally:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                    await channel.aclose()
+            self._log_end(farewell, str(address))
+            if not self._should_dial_again(farewell, address):
+                return
+            self.note(f"the simulator at {address} went away without a goodbye ({farewell.detail}); dialing it again")
+            await trio.sleep(interval)
+
+    def _should_dial_again(self, farewell: Farewell, address: Address) -> bool:
+        if farewell.ending is Ending.BROKEN:
+            raise UserError(f"what listens on {address} is not a simulator this program can serve: {farewell.detail}")
+        if farewell.ending is Ending.BYE:
+            return False
+        if farewell.upgraded:
+            return True
+        if farewell.ending is Ending.LOST:
+            raise UserError(f"the simulator at {address} vanished: {farewell.detail}")
+        return False  # a stock simulator's way of saying that the run is over
+
+    def _session(self, channel: aio.TrioChannel, peer: str) -> Session:
+        return Session(channel, self.runner, self.features, peer, self.tally)
+
+    def _log_end(self, farewell: Farewell, peer: str) -> None:
+        write = log.info if farewell.ending in (Ending.BYE, Ending.CLOSED) else log.warning
+        write("connection ended", peer=peer, why=farewell.detail, requests=farewell.requests)
+
+    async def _say_that_it_waits(self, address: str, every: float) -> None:
+        waited = 0.0
+        while True:
+            await trio.sleep(every)
+            waited = 0.0 if self._connected else waited + every
+            if waited:
+                self.note(f"still waiting for a simulator on {address} ({waited:.0f} s)")
