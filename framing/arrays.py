@@ -1,0 +1,148 @@
+"""One numpy array <-> the four fields by which it travels in JSON.
+
+    {"__numpy_array__": true, "data": <base64 of the C-order bytes>, "dtype": <str(dtype)>, "shape": [...]}
+
+Both directions keep to one allow-list of dtypes, so that what we send can be read, and what we read can neither run
+code nor name memory: booleans, integers, IEEE floats and complex numbers up to 8 (16) bytes, fixed-width text and
+bytes, datetime64 and timedelta64; any byte order. Structured, object, void and extended-precision dtypes are out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from framing.errors import ProtocolError
+
+try:  # SIMD, roughly 10x the standard library; an ordinary dependency, but old simulator environments may lack it
+    import pybase64
+except ImportError:  # pragma: no cover - exercised by a test that hides the module in a subprocess
+    pybase64 = None  # type: ignore[assignment,unused-ignore]
+
+AnyArray: TypeAlias = npt.NDArray[np.generic]
+
+MARKER = "__numpy_array__"
+"""The key that makes a JSON object an array descriptor."""
+
+MAX_DIMENSIONS = 32
+"""numpy 1.x stops at 32 (numpy 2 at 64); a message must be readable by the older of two environments."""
+
+MAX_DTYPE_TEXT = 32
+"""Longest dtype text looked at; the longest honest one is `timedelta64[1000ns]`."""
+
+_NUMERIC = frozenset(
+    ["bool"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    + ["float16", "float32", "float64", "complex64", "complex128"]
+)
+_CODED = re.compile(
+    r"[<>=|]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16|[US][1-9][0-9]{0,8}|[mM]8(?:\[[0-9]{0,9}(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?)",
+    re.ASCII,
+)
+_TIMED = re.compile(r"(?:datetime64|timedelta64)(?:\[[0-9]{0,9}(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?", re.ASCII)
+# The buffer protocol hands these over without a copy; text and times have no buffer format of their own.
+_DIRECT_KINDS = frozenset("biufc")
+
+
+def refusal(array: AnyArray) -> str | None:
+    """Why `array` cannot travel, as the rest of a sentence that begins with its key path; None if it can."""
+    dtype = array.dtype
+    if isinstance(array, np.ma.MaskedArray):
+        return "a masked array cannot travel (the mask would be lost); send .filled(...) or data and mask apart"
+    if dtype.hasobject:
+        return "object dtype cannot travel; convert it to a numeric array, or send a list"
+    if dtype.names is not None:
+        return f"a structured array cannot travel; send its fields {', '.join(dtype.names)} as separate arrays"
+    if array.ndim > MAX_DIMENSIONS:
+        return f"an array of {array.ndim} dimensions cannot travel; the most is {MAX_DIMENSIONS}"
+    if dtype.itemsize == 0 or not _allowed(str(dtype)):
+        return f"dtype {dtype} cannot travel; convert it first, for example with .astype(np.float32)"
+    return None
+
+
+def encode_data(array: AnyArray) -> bytes:
+    """base64 of the array's bytes in C order. `array` must have passed `refusal`. Copies only non-contiguous input."""
+    if array.dtype.kind in _DIRECT_KINDS and array.size:
+        raw: memoryview | bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    else:
+        raw = array.tobytes()
+    if pybase64 is not None:
+        encoded: bytes = pybase64.b64encode(raw)
+        return encoded
+    return binascii.b2a_base64(raw, newline=False)
+
+
+def decode_array(data: str | memoryview, dtype_text: str, shape: list[object]) -> AnyArray:
+    """The array of a descriptor, writable. `data` is base64, as text or as bytes in the receive buffer.
+
+    Raises ProtocolError on a dtype outside the allow-list, a shape that is not a list of sizes or does not match the
+    data, and base64 that is not.
+    """
+    dtype = _parse_dtype(dtype_text)
+    sizes = _parse_shape(shape)
+    try:
+        raw = _decode_base64(data)
+    except ValueError as problem:  # binascii.Error is a ValueError
+        raise ProtocolError(f"an array's data is not base64: {problem}") from None
+    expected = math.prod(sizes) * dtype.itemsize
+    if expected != len(raw):
+        raise ProtocolError(
+            f"an array of shape {_short(sizes)} and dtype {dtype} needs {_short(expected)} bytes; it has {len(raw)}"
+        )
+    try:
+        if not raw:
+            return np.empty(sizes, dtype)
+        return np.frombuffer(raw, dtype).reshape(sizes)
+    except (ValueError, OverflowError) as problem:  # an empty array whose other sizes overflow the address space
+        raise ProtocolError(f"an array of shape {_short(sizes)} cannot exist: {problem}") from None
+
+
+def _allowed(text: str) -> bool:
+    if len(text) > MAX_DTYPE_TEXT:
+        return False
+    return text in _NUMERIC or _CODED.fullmatch(text) is not None or _TIMED.fullmatch(text) is not None
+
+
+def _parse_dtype(text: str) -> np.dtype[np.generic]:
+    if not _allowed(text):
+        raise ProtocolError(f"dtype {_short(text)!r} is not one that travels on this wire")
+    try:
+        dtype: np.dtype[np.generic] = np.dtype(text)
+    except (TypeError, ValueError) as problem:  # e.g. datetime64[0s], a width beyond numpy's own limit
+        raise ProtocolError(f"dtype {text!r} is not one that numpy knows: {problem}") from None
+    if dtype.itemsize == 0 or dtype.hasobject:
+        raise ProtocolError(f"dtype {text!r} is not one that travels on this wire")
+    return dtype
+
+
+def _parse_shape(shape: list[object]) -> list[int]:
+    if len(shape) > MAX_DIMENSIONS:
+        raise ProtocolError(f"an array of {len(shape)} dimensions; the most is {MAX_DIMENSIONS}")
+    sizes: list[int] = []
+    for size in shape:
+        if type(size) is not int or size < 0 or size >= 1 << 63:
+            raise ProtocolError(f"an array's shape holds {_short(size)}, which is not a size")
+        sizes.append(size)
+    return sizes
+
+
+def _decode_base64(data: str | memoryview) -> bytearray:
+    # A bytearray, because an array over it is writable without another copy.
+    if pybase64 is not None:
+        decoded: bytearray = pybase64.b64decode_as_bytearray(data, validate=True)
+        return decoded
+    return bytearray(base64.b64decode(data, validate=True))
+
+
+def _short(value: object) -> str:
+    """`value` for an error message: never longer than a line, whatever the peer sent."""
+    if type(value) is int and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = str(value) if isinstance(value, (str, int)) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

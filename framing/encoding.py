@@ -1,0 +1,170 @@
+"""A tree of Python and numpy values -> the stock JSON body.
+
+One walk over the tree (`_Lowering`) checks everything that can be checked at the sender and replaces each array by a
+descriptor with empty data. The standard library's json writes that small skeleton, and the base64 of the arrays is put
+into its gaps: no JSON library ever scans image bytes.
+
+Byte for byte the result is what `json.dumps` of the whole tree would give (separators `", "` and `": "`, ASCII only,
+`NaN` / `Infinity` as bare tokens), which is what stock peers write and read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+
+import numpy as np
+
+from framing.arrays import MARKER, AnyArray, encode_data, refusal
+from framing.errors import EncodeError
+
+Path: TypeAlias = "tuple[Path, str | int] | str"
+"""Where a value sits in the tree, linked towards the root: nothing is formatted unless something is wrong."""
+
+MAX_DEPTH = 128
+"""Containers inside containers. Observations nest three to five deep; recursion must end somewhere safe on any peer."""
+
+ESCAPED = "pairs"
+"""A user's dict holding the key `__numpy_array__` is escaped as `{"__numpy_array__": "pairs", "pairs": [[k, v]...]}`.
+
+Pairs, because a reader that works from the inside out would otherwise meet the user's own dict first.
+"""
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+# Where an array's data belongs. The text cannot come from anywhere else: a user's dict with this key is refused or
+# escaped, and inside a user's string the quotes are written as \".
+_GAP = b'"__numpy_array__": true, "data": "'
+
+
+def encode_parts(value: object, *, root: str = "value", escape: bool = False) -> list[bytes]:
+    """The JSON body of `value` as pieces that concatenate to it, ready for one gathering send.
+
+    `root` names the value in error messages. `escape`: write a user's dict that holds the key `__numpy_array__` in the
+    escaped form that only our own decoder reads; without it such a dict is refused, because a stock peer would take it
+    for an array.
+
+    Raises EncodeError, whose message begins with the key path, for whatever cannot travel.
+    """
+    lowering = _Lowering(escape)
+    lowered = lowering.lower(value, root, 0)
+    try:
+        skeleton = json.dumps(lowered, check_circular=False).encode("ascii")
+    except (ValueError, RecursionError) as problem:  # an integer beyond the interpreter's digit limit
+        raise EncodeError(f"{root}: {problem}") from None
+    if not lowering.arrays:
+        return [skeleton]
+    pieces = skeleton.split(_GAP)
+    parts = [pieces[0]]
+    for array, piece in zip(lowering.arrays, pieces[1:], strict=True):
+        parts += (_GAP, encode_data(array), piece)
+    return parts
+
+
+class _Lowering:
+    """The walk: values as json takes them, arrays set aside in the order in which json will write them."""
+
+    def __init__(self, escape: bool) -> None:
+        self.arrays: list[AnyArray] = []
+        self._escape = escape
+
+    def lower(self, value: object, path: Path, depth: int) -> object:
+        if type(value) in _PLAIN:
+            return value
+        if depth > MAX_DEPTH:
+            raise EncodeError(f"{_shown(path)}: nested more than {MAX_DEPTH} deep (does it contain itself?)")
+        if isinstance(value, np.ndarray):
+            return self._array(value, path)
+        if isinstance(value, dict):
+            return self._dict(value, path, depth)
+        if isinstance(value, (list, tuple)):
+            return [
+                item if type(item) in _PLAIN else self.lower(item, (path, index), depth + 1)
+                for index, item in enumerate(value)
+            ]
+        if isinstance(value, (str, int, float)):  # np.str_, np.float64, enums of these: json writes the plain value
+            return value
+        if isinstance(value, np.bool_):
+            return bool(value)
+        if isinstance(value, np.integer):
+            return int(value)
+        if isinstance(value, np.floating):
+            return float(value)
+        raise EncodeError(f"{_shown(path)}: {_advice(value)}")
+
+    def _array(self, array: AnyArray, path: Path) -> dict[str, object]:
+        reason = refusal(array)
+        if reason is not None:
+            raise EncodeError(f"{_shown(path)}: {reason}")
+        self.arrays.append(array)
+        return {MARKER: True, "data": "", "dtype": str(array.dtype), "shape": list(array.shape)}
+
+    def _dict(self, mapping: dict[object, object], path: Path, depth: int) -> object:
+        only_text = True
+        for key in mapping:
+            if type(key) is not str:
+                only_text = False
+                break
+        if not only_text:
+            mapping = self._text_keys(mapping, path)
+        if MARKER in mapping:
+            if not self._escape:
+                raise EncodeError(
+                    f"{_shown(path)}: a dict with the key {MARKER!r} cannot travel to a stock peer, which would take "
+                    "it for an array; rename the key"
+                )
+            pairs = [[key, self.lower(item, (path, str(key)), depth + 2)] for key, item in mapping.items()]
+            return {MARKER: ESCAPED, ESCAPED: pairs}
+        return {
+            key: item if type(item) in _PLAIN else self.lower(item, (path, str(key)), depth + 1)
+            for key, item in mapping.items()
+        }
+
+    def _text_keys(self, mapping: dict[object, object], path: Path) -> dict[object, object]:
+        """Keys as the text json makes of them: numbers, booleans and None become strings, as on the stock wire."""
+        out: dict[object, object] = {}
+        for key, item in mapping.items():
+            if isinstance(key, str):
+                text = str.__str__(key)
+            elif key is None or isinstance(key, (bool, int, float)):
+                text = json.dumps(key)
+            else:
+                raise EncodeError(
+                    f"{_shown(path)}: a key of type {type(key).__name__} ({_clipped(key)}) cannot travel; use a string"
+                )
+            if text in out:
+                raise EncodeError(f"{_shown(path)}: two keys are both written as {text!r}; use strings")
+            out[text] = item
+        return out
+
+
+def _advice(value: object) -> str:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"{name} cannot travel in JSON; send np.frombuffer(..., np.uint8)"
+    if isinstance(value, (set, frozenset)):
+        return f"a {name} cannot travel; send a sorted list"
+    if isinstance(value, (complex, np.generic)):
+        return f"a scalar of type {name} cannot travel; send a 0-d array, np.asarray(value)"
+    if hasattr(kind, "__array__"):
+        return f"a {name} cannot travel; send a numpy array"
+    return f"a value of type {name} cannot travel; send numbers, strings, lists, dicts and numpy arrays"
+
+
+def _clipped(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _shown(path: Path) -> str:
+    """`obs.cams[0].depth`"""
+    steps: list[str] = []
+    while isinstance(path, tuple):
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif step.isidentifier():
+            steps.append(f".{step}")
+        else:
+            steps.append(f"[{_clipped(step)}]")
+    return path + "".join(reversed(steps))

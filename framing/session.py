@@ -1,0 +1,555 @@
+"""Who may say what when: one requester (the simulator), one responder (the model), strictly taking turns.
+
+`TRANSITIONS` is the whole protocol as data: (role, state, event) -> next state. Whatever is not in it is forbidden, and
+the type of the error says whose mistake it was: `LocalProtocolError` for events that we cause, `ProtocolError` for
+events that the peer causes. A `ProtocolError` leaves the session `BROKEN` for good.
+
+A session starts by speaking the stock wire with two extra keys that a stock peer ignores, `id` and `accept`. A peer of
+ours answers with the same `id`, and from then on both use the upgraded shapes. Nothing survives a reconnect: make a new
+session for every connection.
+
+No sockets here: methods return the buffers of one frame to send, or take the body of one frame that was received.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, cast
+
+from framing.codec import Wire, json_to_numpy
+from framing.encoding import encode_parts
+from framing.errors import EncodeError, LocalProtocolError, PolicyError, ProtocolError
+from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
+
+RESET = "reset_model"
+"""The command that begins an episode; on a fresh connection nothing may come before it."""
+
+GET = "__get__"
+BYE = "__bye__"
+READABLE = ("json",)
+"""The body formats that this implementation reads. The binary body will join them."""
+
+
+class Role(enum.Enum):
+    REQUESTER = "requester"
+    RESPONDER = "responder"
+
+
+class State(enum.Enum):
+    FRESH = "FRESH"  # nothing has been said
+    PROBING = "PROBING"  # first request under way; the peer may turn out to be either
+    STOCK_IDLE = "STOCK_IDLE"
+    STOCK_BUSY = "STOCK_BUSY"  # a request is under way, its reply is owed
+    OURS_IDLE = "OURS_IDLE"
+    OURS_BUSY = "OURS_BUSY"
+    LEAVING = "LEAVING"  # bye is under way
+    DONE = "DONE"  # ended as it should
+    BROKEN = "BROKEN"  # the peer broke the wire
+
+
+class Event(enum.Enum):
+    RESET = "reset_model request"
+    CALL = "call request"
+    GET = "attribute request"
+    BYE = "bye request"
+    STOCK_RESET = "stock reset_model request"
+    STOCK_CALL = "stock request"
+    REPLY = "reply with id"
+    BYE_REPLY = "bye reply"
+    STOCK_REPLY = "reply without id"
+    END = "end of stream"
+    VIOLATION = "violation by the peer"
+
+
+class Peer(enum.Enum):
+    UNKNOWN = "unknown"
+    STOCK = "stock"
+    OURS = "ours"
+
+
+class Kind(str, enum.Enum):
+    """What an upgraded reply says about itself, in the key `kind`."""
+
+    OK = "ok"
+    POLICY_ERROR = "policy_error"
+    UNKNOWN_METHOD = "unknown_method"
+    BAD_ARGUMENTS = "bad_arguments"
+    STALE_EPISODE = "stale_episode"
+    CANNOT_SEND = "cannot_send"
+    PROTOCOL_ERROR = "protocol_error"
+    BYE = "bye"
+
+
+class Ending(enum.Enum):
+    """How a connection ended, for whoever decides what to do next."""
+
+    BYE = "bye"  # an upgraded simulator said goodbye: the run is over
+    STOCK_EOF = "stock end of file"  # a stock simulator closed between two requests: the run is over
+    SILENT = "silent"  # closed before a single request or reply: a port scan, a health check
+    LOST = "lost"  # closed without goodbye, or with a reply owed
+
+
+def _table() -> dict[tuple[Role, State, Event], State]:
+    ask, answer = Role.REQUESTER, Role.RESPONDER
+    s, e = State, Event
+    table = {
+        # The simulator. With wire="stock" it starts in STOCK_IDLE.
+        (ask, s.FRESH, e.RESET): s.PROBING,
+        (ask, s.PROBING, e.STOCK_REPLY): s.STOCK_IDLE,
+        (ask, s.PROBING, e.REPLY): s.OURS_IDLE,
+        (ask, s.STOCK_IDLE, e.STOCK_RESET): s.STOCK_BUSY,
+        (ask, s.STOCK_IDLE, e.STOCK_CALL): s.STOCK_BUSY,
+        (ask, s.STOCK_BUSY, e.STOCK_REPLY): s.STOCK_IDLE,
+        (ask, s.OURS_IDLE, e.RESET): s.OURS_BUSY,
+        (ask, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
+        (ask, s.OURS_IDLE, e.GET): s.OURS_BUSY,
+        (ask, s.OURS_IDLE, e.BYE): s.LEAVING,
+        (ask, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
+        (ask, s.LEAVING, e.BYE_REPLY): s.DONE,
+        # The model. The first request decides which of two simulators it has.
+        (answer, s.FRESH, e.STOCK_RESET): s.STOCK_BUSY,
+        (answer, s.FRESH, e.STOCK_CALL): s.STOCK_BUSY,
+        (answer, s.FRESH, e.RESET): s.OURS_BUSY,
+        (answer, s.STOCK_IDLE, e.STOCK_RESET): s.STOCK_BUSY,
+        (answer, s.STOCK_IDLE, e.STOCK_CALL): s.STOCK_BUSY,
+        (answer, s.STOCK_BUSY, e.STOCK_REPLY): s.STOCK_IDLE,
+        (answer, s.OURS_IDLE, e.RESET): s.OURS_BUSY,
+        (answer, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
+        (answer, s.OURS_IDLE, e.GET): s.OURS_BUSY,
+        (answer, s.OURS_IDLE, e.BYE): s.LEAVING,
+        (answer, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
+        (answer, s.LEAVING, e.BYE_REPLY): s.DONE,
+    }
+    for role in Role:
+        for state in State:
+            if state is not s.BROKEN:
+                table[role, state, e.END] = s.DONE
+                table[role, state, e.VIOLATION] = s.BROKEN
+    return table
+
+
+TRANSITIONS: Mapping[tuple[Role, State, Event], State] = MappingProxyType(_table())
+"""(role, state, event) -> next state. What is missing is forbidden."""
+
+_REQUESTS = {
+    RESET: (Event.STOCK_RESET, Event.RESET),
+    GET: (Event.STOCK_CALL, Event.GET),
+    BYE: (Event.STOCK_CALL, Event.BYE),
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the model's first upgraded reply says of its policy: public method and attribute names."""
+
+    policy_name: str
+    methods: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A successful reply. `timing` holds seconds by name (`queue`, `infer`), where the peer tells."""
+
+    value: Wire
+    timing: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the dispatcher needs it, whichever shape it came in.
+
+    `id`, `accept`, `episode_id` and `episode` are None or empty from a stock peer (`is_stock`). The commands `GET` and
+    `BYE` mean what they say only where `is_stock` is false; from a stock peer they are names like any other.
+    """
+
+    cmd: str
+    args: tuple[Wire, ...] = ()
+    kwargs: Mapping[str, Wire] = field(default_factory=dict)
+    id: int | None = None
+    accept: frozenset[str] = frozenset()
+    episode_id: str | None = None
+    episode: Mapping[str, Wire] | None = None
+
+    @property
+    def is_stock(self) -> bool:
+        return self.id is None
+
+
+class _Session:
+    """What both roles share: the state, and how to break."""
+
+    _role: Role
+    _local: frozenset[Event]
+
+    def __init__(self, state: State, max_frame: int) -> None:
+        self._state = state
+        self._max_frame = max_frame
+        self._started = False
+        self._ending: Ending | None = None
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None while it has not."""
+        return self._ending
+
+    def _next(self, event: Event) -> State:
+        """The state after `event`. Raises without changing anything if the table forbids it."""
+        after = TRANSITIONS.get((self._role, self._state, event))
+        if after is None:
+            if event in self._local:
+                raise LocalProtocolError(_forbidden(self._role, self._state, event))
+            raise self._violation(f"a {event.value} came in state {self._state.value}, where none is allowed")
+        return after
+
+    def _violation(self, message: str) -> ProtocolError:
+        """Break the session and make the exception to raise."""
+        self._state = TRANSITIONS.get((self._role, self._state, Event.VIOLATION), self._state)
+        self._ending = Ending.LOST
+        return ProtocolError(message)
+
+    def _read(self, body: Buffer) -> dict[str, Wire]:
+        if self._state is State.BROKEN:
+            raise ProtocolError("the connection was given up after an earlier violation")
+        view = memoryview(body).cast("B")
+        if len(view) and view[0] == 0xFF:
+            raise self._violation("the peer sent a binary body, which it was not offered")
+        try:
+            message = json_to_numpy(body)
+        except ProtocolError as problem:
+            raise self._violation(str(problem)) from None
+        if not isinstance(message, dict):
+            raise self._violation(f"a message is {_a(message)}, not a JSON object")
+        return message
+
+    def received_eof(self) -> Ending:
+        """The stream has ended. Says how the connection ended; may be called again."""
+        if self._ending is None:
+            self._ending = self._judge_eof()
+            self._state = self._next(Event.END)
+        return self._ending
+
+    def _judge_eof(self) -> Ending:
+        raise NotImplementedError
+
+
+class RequesterSession(_Session):
+    """The simulator's side of one connection.
+
+    `wire="stock"` speaks exactly the stock wire from the start; `"auto"` finds out from the first reply.
+    `max_frame` is the largest body it will send, in bytes.
+    """
+
+    _role = Role.REQUESTER
+    _local = frozenset({Event.RESET, Event.CALL, Event.GET, Event.BYE, Event.STOCK_RESET, Event.STOCK_CALL})
+
+    def __init__(self, wire: Literal["auto", "stock"] = "auto", *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        super().__init__(State.STOCK_IDLE if wire == "stock" else State.FRESH, max_frame)
+        self._peer = Peer.STOCK if wire == "stock" else Peer.UNKNOWN
+        self._last_id = 0
+        self._cmd = ""
+        self._episode_id: str | None = None
+        self._features: Features | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return self._peer
+
+    @property
+    def features(self) -> Features | None:
+        """What the policy offers; None before the first upgraded reply and towards stock peers."""
+        return self._features
+
+    def request(
+        self,
+        cmd: str,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        *,
+        episode: Mapping[str, object] | None = None,
+    ) -> list[Buffer]:
+        """The frame that calls the policy's method `cmd`.
+
+        `episode` (`{"id", "task", "seed"}`) goes with `reset_model` to a peer of ours and is dropped towards others,
+        which do not know what it is. Later requests carry its id.
+
+        Raises EncodeError for values that cannot travel, and for keyword arguments towards a peer that is not known to
+        be ours; LocalProtocolError if a request is still under way, or the first one is not `reset_model`.
+        """
+        if episode is not None and cmd != RESET:
+            raise LocalProtocolError(f"an episode begins with {RESET}, not with {cmd}")
+        if cmd in (GET, BYE):
+            raise LocalProtocolError(f"{cmd} has a method of its own")
+        if self._peer is Peer.OURS:
+            message: dict[str, object] = {"args": list(args), "kwargs": dict(kwargs or {})}
+            if cmd != RESET:
+                message["episode_id"] = self._episode_id
+                return self._ours(cmd, Event.CALL, message)
+            episode_id = None if episode is None else episode.get("id")
+            if not (episode_id is None or isinstance(episode_id, str)):
+                raise EncodeError(f"episode.id: must be a string, not {_a(episode_id)}")
+            message["episode_id"] = episode_id
+            if episode is not None:
+                message["episode"] = dict(episode)
+            frame = self._ours(cmd, Event.RESET, message)
+            self._episode_id = episode_id
+            return frame
+        if kwargs:
+            raise EncodeError(
+                f"{cmd}: keyword arguments ({', '.join(kwargs)}) cannot travel to a stock peer; pass them by position"
+            )
+        return self._stock(cmd, args)
+
+    def get(self, path: str, *, length: bool = False) -> list[Buffer]:
+        """The frame that reads the policy's attribute `path` (dotted for data inside data), or its `len`."""
+        message: dict[str, object] = {"args": [path], "kwargs": {"length": length}, "episode_id": self._episode_id}
+        return self._ours(GET, Event.GET, message)
+
+    def bye(self) -> list[Buffer]:
+        """The frame that says that the run is over. Only towards a peer of ours; a stock one is simply closed."""
+        return self._ours(BYE, Event.BYE, {"args": [], "kwargs": {}})
+
+    def receive(self, body: Buffer) -> Reply:
+        """The reply in `body`.
+
+        Raises PolicyError for an error reply (the session goes on), ProtocolError for anything that is not the reply to
+        the request under way (the session is broken).
+        """
+        message = self._read(body)
+        if self._state not in (State.PROBING, State.STOCK_BUSY, State.OURS_BUSY, State.LEAVING):
+            raise self._violation("the peer sent a reply to no request")
+        if ("res" in message) == ("error" in message):
+            raise self._violation(f"a reply to {self._cmd} has to hold one of res and error")
+        upgraded = self._peer is not Peer.STOCK and "id" in message
+        if upgraded:
+            self._accept_id(message["id"])
+            if self._features is None:
+                self._features = self._read_features(message.get("policy"))
+        kind = message.get("kind") if upgraded else None
+        if not (kind is None or isinstance(kind, str)):
+            raise self._violation(f"a reply to {self._cmd} has a kind that is {_a(kind)}")
+        event = Event.STOCK_REPLY
+        if upgraded:
+            event = Event.BYE_REPLY if self._state is State.LEAVING else Event.REPLY
+        timing = self._read_timing(message.get("timing")) if upgraded else None
+        self._state = self._next(event)
+        if self._peer is Peer.UNKNOWN:
+            self._peer = Peer.OURS if upgraded else Peer.STOCK
+        if self._state is State.DONE:
+            self._ending = Ending.BYE
+        self._started = True
+        if "error" not in message:
+            return Reply(message["res"], timing)
+        text, remote = message["error"], message.get("traceback")
+        if kind == Kind.PROTOCOL_ERROR:
+            raise self._violation(f"the model says that we broke the wire: {text}")
+        raise PolicyError(str(text), kind=kind, remote_traceback=remote if isinstance(remote, str) else None)
+
+    def _judge_eof(self) -> Ending:
+        if not self._started:
+            return Ending.SILENT
+        return Ending.LOST
+
+    def _stock(self, cmd: str, args: Sequence[object]) -> list[Buffer]:
+        probing = self._peer is Peer.UNKNOWN
+        after = self._next(_REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[probing])
+        # One None and one dict with the key _args mean something else to a stock server when they stand alone.
+        alone = len(args) == 1 and args[0] is not None and not (isinstance(args[0], dict) and "_args" in args[0])
+        message: dict[str, object] = {"cmd": cmd, "obs": None}
+        if args:
+            message["obs"] = args[0] if alone else {"_args": list(args)}
+        if probing:
+            message |= {"id": self._last_id + 1, "accept": list(READABLE)}
+        frame = encode_frame(encode_parts(message, root=""), max_frame=self._max_frame)
+        self._last_id += probing
+        self._state, self._cmd = after, cmd
+        return frame
+
+    def _ours(self, cmd: str, event: Event, rest: Mapping[str, object]) -> list[Buffer]:
+        after = self._next(event)
+        message = {"cmd": cmd, "id": self._last_id + 1, "accept": list(READABLE), **rest}
+        frame = encode_frame(encode_parts(message, root="", escape=True), max_frame=self._max_frame)
+        self._last_id += 1
+        self._state, self._cmd = after, cmd
+        return frame
+
+    def _accept_id(self, value: Wire) -> None:
+        if type(value) is not int or value != self._last_id:
+            raise self._violation(f"the reply to request {self._last_id} ({self._cmd}) carries the id {_clip(value)}")
+
+    def _read_features(self, policy: Wire) -> Features:
+        if not isinstance(policy, dict):
+            raise self._violation("the first reply of an upgraded peer does not describe its policy")
+        name, methods, attributes = (policy.get(key) for key in ("name", "methods", "attributes"))
+        if not (isinstance(name, str) and _texts(methods) and _texts(attributes)):
+            raise self._violation("the description of the peer's policy lacks name, methods or attributes")
+        return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)))
+
+    def _read_timing(self, timing: Wire) -> Mapping[str, float] | None:
+        if timing is None:
+            return None
+        if not isinstance(timing, dict):
+            raise self._violation(f"the timing of a reply is {_a(timing)}, not an object")
+        return {
+            name: float(seconds)
+            for name, seconds in timing.items()
+            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        }
+
+
+class ResponderSession(_Session):
+    """The model's side of one connection. `features` describes the policy in the first upgraded reply."""
+
+    _role = Role.RESPONDER
+    _local = frozenset({Event.REPLY, Event.STOCK_REPLY, Event.BYE_REPLY})
+
+    def __init__(self, features: Features, *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        super().__init__(State.FRESH, max_frame)
+        self._features = features
+        self._request: Request | None = None
+        self._last_id = 0
+        self._introduced = False
+
+    @property
+    def peer(self) -> Peer:
+        """Which simulator this is; known from its first request on."""
+        if self._last_id:
+            return Peer.OURS
+        return Peer.STOCK if self._started else Peer.UNKNOWN
+
+    def receive(self, body: Buffer) -> Request:
+        """The request in `body`. Raises ProtocolError if it is none, or comes where none is allowed.
+
+        `args` are the positional arguments: those of an upgraded request, or what the stock server makes of `obs`.
+        """
+        message = self._read(body)
+        cmd = message.get("cmd")
+        if not isinstance(cmd, str):
+            raise self._violation(f"a request's cmd is {_a(cmd)}, not a string")
+        request = self._read_upgraded(cmd, message) if "id" in message else _read_stock(cmd, message)
+        after = self._next(_REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock])
+        if request.id is not None:
+            if request.id != self._last_id + 1:
+                raise self._violation(f"request {cmd} carries the id {_clip(request.id)}, not {self._last_id + 1}")
+            self._last_id = request.id
+        self._state, self._request, self._started = after, request, True
+        return request
+
+    def result(
+        self, value: object, *, infer_seconds: float | None = None, queue_seconds: float | None = None
+    ) -> list[Buffer]:
+        """The frame that answers the request with `value`. To `BYE` it is the farewell.
+
+        Raises EncodeError if `value` cannot travel: nothing was sent, `error(..., kind="cannot_send")` is still due.
+        """
+        message: dict[str, object] = {"res": value}
+        kind = Kind.BYE if self._state is State.LEAVING else Kind.OK
+        return self._reply(message, kind, {"queue": queue_seconds, "infer": infer_seconds})
+
+    def error(self, message: str, traceback: str | None = None, kind: str = Kind.POLICY_ERROR) -> list[Buffer]:
+        """The frame that answers the request with an error. The connection stays open."""
+        return self._reply({"error": str(message), "traceback": traceback or ""}, Kind(kind), None)
+
+    def protocol_error(self, message: str) -> list[Buffer] | None:
+        """After `receive` raised: a last frame that tells the peer why, or None if nothing can be said to it any more.
+
+        The session is broken; close the connection after sending.
+        """
+        if self._ending is not Ending.LOST:
+            raise LocalProtocolError("there has been no violation to report")
+        reply: dict[str, object] = {"error": message, "traceback": ""}
+        if self._last_id:
+            reply |= {"id": self._last_id, "wire": list(READABLE), "kind": Kind.PROTOCOL_ERROR.value}
+        return encode_frame(encode_parts(reply))
+
+    def _judge_eof(self) -> Ending:
+        if not self._started:
+            return Ending.SILENT
+        return Ending.STOCK_EOF if self._state is State.STOCK_IDLE else Ending.LOST
+
+    def _reply(self, message: dict[str, object], kind: Kind, timing: dict[str, float | None] | None) -> list[Buffer]:
+        request = self._request
+        if request is None or request.is_stock:
+            event = Event.STOCK_REPLY
+        else:
+            event = Event.BYE_REPLY if self._state is State.LEAVING else Event.REPLY
+        after = self._next(event)
+        upgraded = event is not Event.STOCK_REPLY
+        if upgraded:
+            message |= {"id": self._last_id, "wire": list(READABLE), "kind": kind.value}
+            if timing is not None:
+                message["timing"] = timing
+            if not self._introduced:
+                message["policy"] = {
+                    "name": self._features.policy_name,
+                    "methods": sorted(self._features.methods),
+                    "attributes": sorted(self._features.attributes),
+                }
+        frame = encode_frame(encode_parts(message, root="", escape=upgraded), max_frame=self._max_frame)
+        self._state, self._introduced = after, self._introduced or upgraded
+        if self._state is State.DONE:
+            self._ending = Ending.BYE
+        return frame
+
+    def _read_upgraded(self, cmd: str, message: dict[str, Wire]) -> Request:
+        number, accept = message["id"], message.get("accept")
+        if type(number) is not int:
+            raise self._violation(f"request {_clip(cmd)} has an id that is {_a(number)}, not an integer")
+        if not _texts(accept):
+            raise self._violation(f"request {_clip(cmd)} does not say which formats it accepts")
+        formats = frozenset(cast("list[str]", accept))
+        if "args" not in message:  # the probe of a fresh connection, still in the stock shape
+            return Request(cmd, _stock_args(message.get("obs")), id=number, accept=formats)
+        args, kwargs = message["args"], message.get("kwargs", {})
+        episode_id, episode = message.get("episode_id"), message.get("episode")
+        if not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise self._violation(f"request {_clip(cmd)} needs a list of args and an object of kwargs")
+        if not (episode_id is None or isinstance(episode_id, str)):
+            raise self._violation(f"request {_clip(cmd)} has an episode_id that is {_a(episode_id)}")
+        if not (episode is None or isinstance(episode, dict)):
+            raise self._violation(f"request {_clip(cmd)} has an episode that is {_a(episode)}, not an object")
+        return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode)
+
+
+def _read_stock(cmd: str, message: dict[str, Wire]) -> Request:
+    return Request(cmd, _stock_args(message.get("obs")))
+
+
+def _stock_args(obs: Wire) -> tuple[Wire, ...]:
+    """What a stock server calls the method with: nothing for None, a dict's `_args` spread out, else the value."""
+    if obs is None:
+        return ()
+    if isinstance(obs, dict) and "_args" in obs:
+        spread = obs["_args"]
+        return tuple(spread) if isinstance(spread, list) else (spread,)
+    return (obs,)
+
+
+def _forbidden(role: Role, state: State, event: Event) -> str:
+    if role is Role.REQUESTER and state is State.FRESH:
+        return f"the first request of a connection must be {RESET}, not a {event.value}"
+    if event in (Event.GET, Event.BYE):
+        return f"a {event.value} is understood by an upgraded peer that owes no reply, not in state {state.value}"
+    return f"a {event.value} is not allowed in state {state.value}"
+
+
+def _texts(value: Wire) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _a(value: object) -> str:
+    """`value`'s kind, for an error message."""
+    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+    return "nothing" if value is None else names.get(type(value), "an array")
+
+
+def _clip(value: object) -> str:
+    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge integer"
+    return text if len(text) <= 60 else text[:57] + "..."
