@@ -1,0 +1,10 @@
+"""Simulators behind one contract: `task_env.TaskEnv` for environments, `benchmark.Benchmark` for sets of tasks.
+
+Importing this package imports no simulator; `get_benchmark(...).make_env(...)` does.
+"""
+
+from robopro_eval.simulators.benchmark import Benchmark, get_benchmark
+from robopro_eval.simulators.names import UnknownName
+from robopro_eval.simulators.task_env import TaskEnv
+
+__all__ = ["Benchmark", "TaskEnv", "UnknownName", "get_benchmark"]

@@ -1,0 +1,59 @@
+"""What the episode loop needs to know of a benchmark, and finding one by name. Nothing here imports a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from robopro_eval.simulators.names import UnknownName
+from robopro_eval.simulators.task_env import TaskEnv
+
+
+class Benchmark(Protocol):
+    """A set of tasks with configurations, instructions and seed banks."""
+
+    @property
+    def name(self) -> str:
+        """The benchmark's name, e.g. `tabletop`."""
+
+    def task_names(self) -> tuple[str, ...]:
+        """All tasks."""
+
+    def config_names(self, task: str) -> tuple[str, ...]:
+        """Configurations of a task; raises UnknownName."""
+
+    def make_env(self, task: str) -> TaskEnv:
+        """An environment for a task, to be used for many episodes; imports the simulator. Raises UnknownName."""
+
+    def setup_kwargs(
+        self, task: str, config: str, *, overrides: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
+        """Keyword arguments for `setup_demo` from a configuration file, with `overrides` on top; raises UnknownName.
+
+        The caller adds `now_ep_num`, `seed`, `is_test` and `eval_mode`.
+        """
+
+    def instruction(self, task: str, config: str, seed: int, kind: str = "unseen") -> str:
+        """What the robot is told in this episode; `kind` is `seen` or `unseen`. Raises UnknownName."""
+
+    def seed_bank(self, task: str, config: str) -> Path | None:
+        """The shipped default seed file of a task and configuration, None where there is none; raises UnknownName."""
+
+    def seeds_root(self) -> Path:
+        """The folder of shipped banks, `<bank>/<task>/<config>.txt`."""
+
+    def camera_names(self) -> tuple[str, ...]:
+        """Names of the cameras an observation may hold."""
+
+    def step_limit(self, task: str) -> int:
+        """Actions an episode may take; raises UnknownName."""
+
+
+def get_benchmark(name: str = "tabletop") -> Benchmark:
+    """The benchmark called `name`; raises UnknownName."""
+    if name != "tabletop":
+        raise UnknownName("benchmark", name, ["tabletop"])
+    from robopro_eval.simulators.tabletop.benchmark import TabletopBenchmark
+
+    return TabletopBenchmark()

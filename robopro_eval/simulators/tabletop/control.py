@@ -1,0 +1,125 @@
+"""Executing one action: targets, substeps, gripper ramps.
+
+The one difference from RoboPRO, whose planner decides how long each action takes: here an action lasts a fixed 10 substeps of
+1/250 s (25 actions per second), and more only where a joint would otherwise exceed its speed limit. Joint targets move
+linearly in between, with their velocity fed forward to the drives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import sapien
+from numpy.typing import ArrayLike
+
+from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, Array
+from robopro_eval.simulators.tabletop.robot import SIDES, Arm
+from robopro_eval.simulators.tabletop.world import SUBSTEP, World
+
+SUBSTEPS = 10
+# Radians per second. Fast enough for every demonstration (0.5 m/s at the tool), slow enough that a far target is a motion
+# and not a blow.
+JOINT_SPEED_LIMIT = 4.0
+ACTION_WIDTH = {"qpos": 14, "ee": 16}
+_QPOS_SLICES = {"left": slice(0, 7), "right": slice(7, 14)}
+_EE_SLICES = {"left": slice(0, 8), "right": slice(8, 16)}
+
+
+@dataclass(frozen=True)
+class ArmCommand:
+    """Where one arm goes: joint angles (6,) rad, or None to hold its targets; and the gripper value as asked."""
+
+    angles: Array | None
+    gripper: float
+
+
+def parse_action(action: ArrayLike, action_type: str) -> Array:
+    """Check an action and return its (14,) or (16,) numbers; extra trailing numbers are ignored, as in RoboPRO.
+
+    Raises ValueError with one sentence for an unknown type, too few numbers, or NaN and infinities.
+    """
+    width = ACTION_WIDTH.get(action_type)
+    if width is None:
+        raise ValueError(f"action_type must be 'qpos' or 'ee', not {action_type!r}")
+    try:
+        numbers = np.asarray(action, dtype=np.float64)
+    except (TypeError, ValueError) as reason:
+        raise ValueError(f"a {action_type!r} action is {width} numbers, got something else: {reason}") from None
+    if numbers.ndim != 1 or numbers.shape[0] < width:
+        raise ValueError(f"a {action_type!r} action is a flat array of {width} numbers, got shape {numbers.shape}")
+    numbers = numbers[:width]
+    if not np.all(np.isfinite(numbers)):
+        bad = ", ".join(str(i) for i in np.flatnonzero(~np.isfinite(numbers)))
+        raise ValueError(f"a {action_type!r} action must be finite, got NaN or infinity at index {bad}")
+    return numbers
+
+
+def resolve(world: World, numbers: Array, action_type: str) -> dict[str, ArmCommand]:
+    """Turn a checked action into joint goals. A pose out of reach makes that arm hold.
+
+    Raises ValueError for a quaternion of length zero; other lengths are normalised.
+    """
+    commands = {}
+    for side in SIDES:
+        arm = world.arms[side]
+        if action_type == "qpos":
+            part = numbers[_QPOS_SLICES[side]]
+            commands[side] = ArmCommand(part[:ARM_JOINTS].copy(), float(part[ARM_JOINTS]))
+        else:
+            part = numbers[_EE_SLICES[side]]
+            length = float(np.linalg.norm(part[3:7]))
+            if length < 1e-6:
+                raise ValueError(f"the {side} arm's quaternion has length zero; send [qw, qx, qy, qz] of a rotation")
+            pose = sapien.Pose(part[:3].tolist(), (part[3:7] / length).tolist())
+            commands[side] = ArmCommand(arm.kinematics.solve(pose, arm.targets), float(part[7]))
+    return commands
+
+
+def substeps_needed(world: World, commands: dict[str, ArmCommand]) -> int:
+    """10, or as many more as keep every joint below its speed limit."""
+    farthest = 0.0
+    for side, command in commands.items():
+        if command.angles is not None:
+            farthest = max(farthest, float(np.abs(command.angles - world.arms[side].targets).max()))
+    return max(SUBSTEPS, int(np.ceil(farthest / (JOINT_SPEED_LIMIT * SUBSTEP) - 1e-9)))
+
+
+def execute(world: World, commands: dict[str, ArmCommand], after_substep: Callable[[], bool]) -> bool:
+    """Run the substeps of one action; stops early and returns True as soon as `after_substep()` does."""
+    count = substeps_needed(world, commands)
+    ramps = {side: _Ramp(world.arms[side], command, count) for side, command in commands.items()}
+    for index in range(1, count + 1):
+        for ramp in ramps.values():
+            ramp.apply(index)
+        world.step()
+        if after_substep():
+            return True
+    for ramp in ramps.values():
+        ramp.rest()
+    return False
+
+
+class _Ramp:
+    """One arm's way through one action."""
+
+    def __init__(self, arm: Arm, command: ArmCommand, count: int) -> None:
+        self._arm = arm
+        self._start = arm.targets
+        self._goal = arm.targets if command.angles is None else command.angles
+        self._count = count
+        self._velocity = (self._goal - self._start) / (count * SUBSTEP)
+        self._gripper_start = arm.gripper
+        self._gripper_goal = command.gripper
+
+    def apply(self, index: int) -> None:
+        share = index / self._count
+        goal = self._goal if index == self._count else self._start + (self._goal - self._start) * share
+        self._arm.command_arm(goal, self._velocity)
+        # The ramp runs to the value as asked; only what is commanded is clipped, so -1 closes in half an action.
+        self._arm.command_gripper(self._gripper_start + (self._gripper_goal - self._gripper_start) * share)
+
+    def rest(self) -> None:
+        """Without this the feed-forward of the last substep would push on through a pause."""
+        self._arm.command_arm(self._goal, np.zeros(ARM_JOINTS))

@@ -1,0 +1,56 @@
+"""Where a tool is, and which joint angles put it there. Frames: the arm's own base unless "world" is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import sapien
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Poses are float32 inside SAPIEN: asking for less than this error never converges.
+IK_TOLERANCE = 1e-4
+# Reachable poses converge within a few dozen steps; the rest are out of reach, and refusing them should stay cheap.
+IK_MAX_ITERATIONS = 200
+IK_STEP = 0.5
+ARM_JOINTS = 6
+
+
+class ArmKinematics:
+    """Inverse kinematics of one arm by SAPIEN's built-in pinocchio solver, with joint limits checked."""
+
+    def __init__(self, articulation: sapien.physx.PhysxArticulation, link_index: int, base: sapien.Pose) -> None:
+        self._model = articulation.create_pinocchio_model()
+        self._link_index = link_index
+        self._to_base = base.inv()
+        self._dof = articulation.dof
+        self._mask = np.zeros(self._dof, dtype=np.int32)
+        self._mask[:ARM_JOINTS] = 1
+        limits = np.asarray(articulation.get_qlimits(), dtype=np.float64)[:ARM_JOINTS]
+        self._low, self._high = limits[:, 0], limits[:, 1]
+        self._middle = (self._low + self._high) / 2
+
+    def solve(self, pose: sapien.Pose, start: Array) -> Array | None:
+        """Joint angles (6,) that put the end-effector frame at `pose` (world), or None when out of reach.
+
+        The solution continues from `start` (6,), so that a small motion of the tool is a small motion of the joints.
+        """
+        target = self._to_base * pose
+        seed = np.zeros(self._dof)
+        seed[:ARM_JOINTS] = np.clip(start, self._low, self._high)
+        solution, converged, _ = self._model.compute_inverse_kinematics(
+            self._link_index, target, seed, self._mask, IK_TOLERANCE, IK_MAX_ITERATIONS, IK_STEP, 1e-6
+        )
+        if not converged:
+            return None
+        angles = np.asarray(solution, dtype=np.float64).reshape(-1)[:ARM_JOINTS]
+        # The solver may return a full turn more than needed; the joints cannot go there.
+        angles = np.where(np.abs(angles - self._middle) > np.pi, _wrap(angles), angles)
+        if np.any(angles < self._low) or np.any(angles > self._high):
+            return None
+        return np.asarray(angles, dtype=np.float64)
+
+
+def _wrap(angles: Array) -> Array:
+    """Each angle moved by whole turns into [-pi, pi)."""
+    return np.asarray((angles + np.pi) % (2 * np.pi) - np.pi, dtype=np.float64)

@@ -1,0 +1,152 @@
+"""The two arms: loading, drives, what they command and what they measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import sapien
+from numpy.typing import NDArray
+
+from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, Array, ArmKinematics
+
+SIDES = ("left", "right")
+TABLE_Z = 0.75
+BASE_X, BASE_Y = 0.22, -0.42
+# Arm +x faces world +y: a quarter turn about z.
+BASE_YAW_QUATERNION = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))
+# From the end-effector frame (`endpose`) to the tool point between the finger pads, along local +x, as RoboPRO's flange.
+TOOL_OFFSET = 0.12
+# Pointing straight down with the fingers opening along world x (scalar first).
+DOWN_QUATERNION = (0.5, -0.5, 0.5, 0.5)
+# Tool points at home. Behind the objects, so that neither arm hides them from the cameras.
+HOME_TOOL = {"left": (-0.25, -0.26, 0.97), "right": (0.25, -0.26, 0.97)}
+_HOME_GUESS = np.array([0.0, 0.0, 0.4, 0.0, 1.2, 0.0])
+
+FINGER_TRAVEL = 0.045
+ARM_STIFFNESS, ARM_DAMPING, ARM_FORCE = 1000.0, 100.0, 200.0
+FINGER_STIFFNESS, FINGER_DAMPING, FINGER_FORCE = 2000.0, 100.0, 30.0
+ARM_ARMATURE, FINGER_ARMATURE = 0.02, 0.1
+JOINT_FRICTION = 0.05
+# An opening command runs ahead of the fingers by at most this much per substep (contract section 3).
+GRIPPER_OPENING_STEP = 0.1
+
+
+@dataclass(frozen=True)
+class ToolPose:
+    """Position (3,) of a frame in metres and its rotation matrix (3, 3), world frame."""
+
+    position: Array
+    rotation: Array
+
+
+class Arm:
+    """One arm with its gripper. All poses in the world frame; gripper values 1 = open, 0 = closed."""
+
+    def __init__(self, side: str, articulation: sapien.physx.PhysxArticulation, base: sapien.Pose) -> None:
+        self.side = side
+        self.articulation = articulation
+        self.joints = articulation.get_active_joints()[:ARM_JOINTS]
+        self.fingers = articulation.get_active_joints()[ARM_JOINTS:]
+        self.links = {link.name: link for link in articulation.links}
+        self.hand = self.links[f"{side}_link6"]
+        self.kinematics = ArmKinematics(articulation, self.hand.index, base)
+        self.targets: Array = np.zeros(ARM_JOINTS)
+        self.gripper = 1.0
+        self._finger_drive = 1.0
+        self._configure_drives()
+        self._go_home()
+
+    def _configure_drives(self) -> None:
+        for joint in self.joints:
+            joint.set_drive_properties(ARM_STIFFNESS, ARM_DAMPING, ARM_FORCE, "force")
+            joint.set_armature(np.array([ARM_ARMATURE], dtype=np.float32))
+            joint.set_friction(JOINT_FRICTION)
+        for joint in self.fingers:
+            joint.set_drive_properties(FINGER_STIFFNESS, FINGER_DAMPING, FINGER_FORCE, "force")
+            joint.set_armature(np.array([FINGER_ARMATURE], dtype=np.float32))
+            joint.set_friction(JOINT_FRICTION)
+
+    def _go_home(self) -> None:
+        solution = self.kinematics.solve(flange_pose(HOME_TOOL[self.side]), _HOME_GUESS)
+        if solution is None:
+            raise RuntimeError(f"the {self.side} arm cannot reach its home pose: arm.urdf does not fit HOME_TOOL")
+        self.targets = solution
+        opening = np.full(len(self.fingers), FINGER_TRAVEL)
+        self.articulation.set_qpos(np.concatenate([solution, opening]).astype(np.float32))
+        self.articulation.set_qvel(np.zeros(ARM_JOINTS + len(self.fingers), dtype=np.float32))
+        self.command_arm(solution, np.zeros(ARM_JOINTS))
+        self.command_gripper(1.0)
+
+    def command_arm(self, angles: Array, velocities: Array) -> None:
+        """Set position targets (6,) rad and velocity feed-forward (6,) rad/s."""
+        self.targets = angles
+        for joint, angle, velocity in zip(self.joints, angles, velocities, strict=True):
+            joint.set_drive_target(float(angle))
+            joint.set_drive_velocity_target(float(velocity))
+
+    def command_gripper(self, value: float) -> None:
+        """Command an opening; values outside [0, 1] are clipped. Opening is rate limited, closing is not."""
+        self.gripper = min(max(value, 0.0), 1.0)
+        self._finger_drive = min(self.gripper, self._finger_drive + GRIPPER_OPENING_STEP)
+        for joint in self.fingers:
+            joint.set_drive_target(self._finger_drive * FINGER_TRAVEL)
+
+    def measured(self) -> tuple[Array, float]:
+        """Joint angles (6,) rad and gripper opening in [0, 1] as they are, not as commanded."""
+        qpos = np.asarray(self.articulation.get_qpos(), dtype=np.float64).reshape(-1)
+        opening = float(np.clip(qpos[ARM_JOINTS:].mean() / FINGER_TRAVEL, 0.0, 1.0))
+        return qpos[:ARM_JOINTS], opening
+
+    def endpose(self) -> list[float]:
+        """`[x, y, z, qw, qx, qy, qz]` of the end-effector frame, measured."""
+        pose = self.hand.entity_pose
+        return [float(v) for v in pose.p] + [float(v) for v in pose.q]
+
+    def tool(self) -> ToolPose:
+        """The tool point between the finger pads, measured."""
+        matrix = np.asarray(self.hand.entity_pose.to_transformation_matrix(), dtype=np.float64)
+        rotation = matrix[:3, :3]
+        return ToolPose(matrix[:3, 3] + TOOL_OFFSET * rotation[:, 0], rotation)
+
+
+def flange_pose(tool: tuple[float, float, float] | Array) -> sapien.Pose:
+    """The end-effector frame that puts the tool point (3,) at `tool` with the hand pointing straight down."""
+    x, y, z = (float(v) for v in tool)
+    return sapien.Pose([x, y, z + TOOL_OFFSET], list(DOWN_QUATERNION))
+
+
+def load_arms(scene: sapien.Scene) -> dict[str, Arm]:
+    """Build both arms at home with open grippers."""
+    path = Path(str(resources.files(__package__))) / "assets" / "arm.urdf"
+    loader = scene.create_urdf_loader()
+    loader.fix_root_link = True
+    loader.set_material(1.0, 0.9, 0.0)
+    builder = loader.load_file_as_articulation_builder(str(path))
+    arms = {}
+    for number, side in enumerate(SIDES):
+        x = -BASE_X if side == "left" else BASE_X
+        base = sapien.Pose([x, BASE_Y, TABLE_Z], list(BASE_YAW_QUATERNION))
+        builder.set_initial_pose(base)
+        articulation = builder.build(fix_root_link=True)
+        articulation.set_name(f"{side}_arm")
+        for link in articulation.links:
+            name = link.name.replace("arm_", f"{side}_", 1)
+            link.name = name
+            link.entity.name = name
+            link.disable_gravity = True
+            for shape in link.collision_shapes:
+                # Same bit in group 2 and same low 16 bits in group 3: shapes of one arm ignore each other.
+                shape.set_collision_groups([1, 1, 1 << (number + 1), number + 1])
+        arms[side] = Arm(side, articulation, base)
+    return arms
+
+
+def link_names(arms: dict[str, Arm]) -> set[str]:
+    """Names of all links of both arms."""
+    return {name for arm in arms.values() for name in arm.links}
+
+
+FloatArray = NDArray[np.float64]

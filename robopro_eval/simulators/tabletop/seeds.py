@@ -1,0 +1,36 @@
+"""Who may use which seeds, and how a seed becomes random numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+# Disjoint by construction. Demonstrations and training:
+TRAINING = range(0, 30_000)
+# Choosing networks, tuning experts and scenes:
+SELECTION = range(30_000, 40_000)
+# Reported numbers only, never anything else; open ended, as the original's seed banks start at 40000.
+EVALUATION_START = 40_000
+
+DEFAULT_BANK = "eval_seeds"
+
+
+def generator(task: str, config: str, seed: int) -> np.random.Generator:
+    """The episode's only source of randomness: a function of (task, config, seed) and of nothing else."""
+    digest = hashlib.sha256(f"{task}\0{config}".encode()).digest()
+    words = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
+    return np.random.default_rng(np.random.SeedSequence([*words, int(seed)]))
+
+
+def seeds_root() -> Path:
+    """The folder that holds the shipped banks: `<bank>/<task>/<config>.txt`."""
+    return Path(str(resources.files(__package__))) / "seeds"
+
+
+def bank_path(task: str, config: str, bank: str = DEFAULT_BANK) -> Path | None:
+    """The file of a shipped seed bank, or None where none is shipped."""
+    path = seeds_root() / bank / task / f"{config}.txt"
+    return path if path.is_file() else None

@@ -1,0 +1,37 @@
+"""Put the cup in the box: the cup's origin inside the box's outline and below its rim, both grippers open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robopro_eval.simulators.tabletop.expert import Expert, PickAndPlace
+from robopro_eval.simulators.tabletop.scenes import study
+from robopro_eval.simulators.tabletop.tasks.base import Task, grippers_open
+from robopro_eval.simulators.tabletop.world import World
+
+
+def success(world: World) -> bool:
+    """As the original: no dwell, no velocity condition."""
+    if not grippers_open(world):
+        return False
+    offset = world.position("cup") - world.position("wooden_box")
+    length, depth, height = study.BOX_SIZE
+    return bool(abs(offset[0]) < length / 2 and abs(offset[1]) < depth / 2 and offset[2] < height)
+
+
+def expert(world: World, side: str) -> Expert:
+    goal = world.position("wooden_box") + np.array([0.0, 0.0, study.BOX_WALL])
+    return PickAndPlace(side, "cup", goal, **study.CUP_GRASP, carry=study.BOX_SIZE[2] + 0.025, release=0.008)
+
+
+TASK = Task(
+    name="put_cup_in_box",
+    scene="study",
+    targets=("cup",),
+    destinations=("wooden_box",),
+    wall=study.WALL,
+    table=study.TABLE,
+    build=study.build,
+    success=success,
+    expert=expert,
+)
