@@ -1,0 +1,383 @@
+"""One attempt at one episode: from the seed to a record, or to the reason why there is none.
+
+1. with the expert check: setup, ``play_once``, close; a seed the expert does not solve is rejected
+2. setup, instruction, video, ``reset_model``
+3. while steps are left: observe, ``eval(TASK_ENV, model, observation)``, stop on success
+4. record, close
+
+A fault of the policy (it raised, answered NaN or a wrong shape, or never acted) fails the episode and is scored. A
+fault of the peer or of the simulator makes the attempt invalid: :class:`~sim_endpoint.faults.EpisodeInvalid`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
+from robopro_eval.records import EpisodeRecord
+from sim_endpoint.faults import EpisodeInvalid, SeedRejected, SimulatorFault
+from sim_endpoint.guard import GuardedEnv
+from sim_endpoint.model_client import ModelClient
+from sim_endpoint.model_source import CallClock, EpisodeInfo, ModelSource
+from sim_endpoint.video import VideoWriter
+
+if TYPE_CHECKING:
+    from robopro_eval.simulators.benchmark import Benchmark
+    from robopro_eval.simulators.task_env import TaskEnv
+
+PolicyEval = Callable[[object, object, object], object]
+
+MAX_IDLE_EVALS = 10  # a wrapper may spend a call on its language; ten in a row without an action never act
+MAX_REASON = 400  # a reason is a sentence; the whole traceback is in _attempts.jsonl
+DEFAULT_VIDEO_SIZE = (320, 240)
+DEFAULT_VIDEO_FPS = 10.0
+
+STEP_LIMIT = "step_limit"
+EXEC_ACTIONS = "exec_actions"
+LOOP_ARGUMENTS = frozenset({"seed", "now_ep_num", "is_test", "eval_mode"})  # of setup_demo, set by the loop alone
+
+
+class Controller(Protocol):
+    """What plays an episode once it is set up: a policy, or the scripted expert."""
+
+    name: str
+
+    @property
+    def clock(self) -> CallClock: ...
+
+    @property
+    def exec_actions(self) -> int | None:
+        """Actions executed per query (0 = the whole chunk), where the policy says."""
+
+    def begin(self, info: EpisodeInfo) -> None: ...
+
+    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
+        """Play to the end and return success. Raises :class:`PolicyFailed` or EpisodeInvalid."""
+
+
+class PolicyFailed(Exception):
+    """The policy's fault; the episode is scored as failed for this reason."""
+
+    def __init__(self, reason: str, *, kind: str = "policy_error", remote_traceback: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+        self.remote_traceback = remote_traceback
+
+
+@dataclass(frozen=True)
+class EpisodeSpec:
+    """Everything about an episode that does not change within a run."""
+
+    task: str
+    config: str
+    scene: str
+    ckpt_setting: str
+    policy: str
+    instruction_type: str
+    collision_metrics: bool
+    video_camera: str | None
+    """None: no video."""
+    folder: Path
+
+    @property
+    def cell(self) -> str:
+        return f"{self.scene}/{self.task}/{self.config}/{self.ckpt_setting}"
+
+
+@dataclass(frozen=True)
+class Scored:
+    record: EpisodeRecord
+    error_kind: str | None
+    remote_traceback: str | None
+
+
+class PolicyController:
+    """A policy behind a :class:`ModelSource`, driving the environment through its own ``eval``."""
+
+    def __init__(self, name: str, source: ModelSource, evaluate: PolicyEval, config: Mapping[str, object]) -> None:
+        self.name = name
+        self.source = source
+        self.client = ModelClient(source, config)
+        self.exec_actions = _whole_number(config.get(EXEC_ACTIONS))
+        self._evaluate = evaluate
+        self._asked = False
+
+    @property
+    def clock(self) -> CallClock:
+        return self.source.clock
+
+    def begin(self, info: EpisodeInfo) -> None:
+        self.source.clock = CallClock()
+        with _faults_sorted(self.source, None):
+            self.source.begin_episode(info)
+            features = self.source.features
+            if not self._asked and features is not None and EXEC_ACTIONS in features.attributes:
+                self.exec_actions = _whole_number(self.source.get(EXEC_ACTIONS))
+            self._asked = True
+        self.client.begin_episode()
+
+    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
+        guard = GuardedEnv(env)
+        idle = 0
+        while env.step_lim is None or env.take_action_cnt < env.step_lim:
+            before = env.take_action_cnt
+            with _faults_sorted(self.source, guard):
+                observation = guard.get_obs()
+                self._evaluate(guard, self.client, observation)
+            on_step(env.take_action_cnt)
+            if env.eval_success:
+                return True
+            idle = idle + 1 if env.take_action_cnt == before else 0
+            if idle >= MAX_IDLE_EVALS:
+                raise PolicyFailed(
+                    f"eval() returned {idle} times in a row without calling take_action", kind="no_action"
+                )
+        return bool(env.eval_success)
+
+
+class ExpertController:
+    """The benchmark's scripted expert, for checking an installation."""
+
+    name = "expert"
+    exec_actions = None
+
+    def __init__(self) -> None:
+        self.clock = CallClock()
+
+    def begin(self, info: EpisodeInfo) -> None:  # noqa: ARG002 - the expert has no memory to reset
+        self.clock = CallClock()
+
+    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
+        try:
+            env.play_once()
+            success = bool(env.plan_success) and bool(env.check_success())
+        except Exception as error:
+            raise PolicyFailed(
+                f"the expert raised {type(error).__name__}: {error}", remote_traceback=traceback.format_exc()
+            ) from error
+        on_step(env.take_action_cnt)
+        return success
+
+
+class EpisodeRunner:
+    """Plays attempts in one environment."""
+
+    def __init__(self, env: TaskEnv, benchmark: Benchmark, spec: EpisodeSpec, warn: Callable[[str], None]) -> None:
+        self._env = env
+        self._benchmark = benchmark
+        self._spec = spec
+        self._warn = warn
+
+    def expert_check(self, episode: int, seed: int) -> None:
+        """Raises SeedRejected when the scripted expert does not solve the seed."""
+        try:
+            try:
+                self._env.setup_demo(
+                    **self._setup_kwargs(), seed=seed, now_ep_num=episode, is_test=True, eval_mode=True
+                )
+                self._env.play_once()
+                solved = bool(self._env.plan_success) and bool(self._env.check_success())
+            finally:
+                self._close()
+        except Exception as error:
+            raise SeedRejected(f"{type(error).__name__}: {error}") from error
+        if not solved:
+            raise SeedRejected("the scripted expert does not solve this seed")
+
+    def attempt(
+        self, controller: Controller, episode: int, seed: int, attempt: int, on_step: Callable[[int], None]
+    ) -> Scored:
+        """Play one attempt. Raises EpisodeInvalid; the environment is closed whatever happens."""
+        start = time.perf_counter()
+        try:
+            self._setup(episode, seed)
+            video = self._open_video(seed)
+            try:
+                return self._play(controller, video, episode, seed, attempt, start, on_step)
+            finally:
+                if video is not None:
+                    self._env.__dict__.pop("eval_video_ffmpeg", None)
+                    video.discard()  # nothing to do when it was kept
+        finally:
+            self._close()
+
+    def _setup(self, episode: int, seed: int) -> None:
+        spec = self._spec
+        try:
+            self._env.setup_demo(**self._setup_kwargs(), seed=seed, now_ep_num=episode, is_test=True, eval_mode=True)
+            prompt = self._benchmark.instruction(spec.task, spec.config, seed, kind=spec.instruction_type)
+            self._env.set_instruction(prompt)
+        except Exception as error:
+            # By name: every benchmark brings its own class of it.
+            unstable = type(error).__name__ == "UnStableError"
+            raise EpisodeInvalid(
+                "unstable" if unstable else "simulator",
+                f"setup raised {type(error).__name__}: {error}",
+                again=not unstable,
+                traceback=None if unstable else traceback.format_exc(),
+            ) from error
+
+    def _play(
+        self,
+        controller: Controller,
+        video: VideoWriter | None,
+        episode: int,
+        seed: int,
+        attempt: int,
+        start: float,
+        on_step: Callable[[int], None],
+    ) -> Scored:
+        env, spec = self._env, self._spec
+        failed: PolicyFailed | None = None
+        success = False
+        try:
+            controller.begin(EpisodeInfo(f"{spec.cell}/{seed}#{attempt}", spec.task, seed))
+            success = controller.play(env, on_step)
+        except PolicyFailed as error:
+            failed = error
+        kept = False
+        if video is not None:
+            with contextlib.suppress(Exception):
+                env._del_eval_video_ffmpeg()
+            kept = video.keep()
+        reason = None if success else STEP_LIMIT if failed is None else f"{failed.kind}: {failed.reason}"
+        clock = controller.clock
+        wall = time.perf_counter() - start
+        record = EpisodeRecord(
+            task=spec.task,
+            seed=seed,
+            success=success,
+            steps=int(env.take_action_cnt),
+            reason=reason if reason is None else _one_line(reason),
+            prompt=str(env.get_instruction() or ""),
+            exec_actions=controller.exec_actions,
+            episode=episode,
+            wall_seconds=wall,
+            sim_seconds=_number(getattr(env, "sim_seconds", None)),
+            simulator_seconds=max(0.0, wall - clock.call_seconds),
+            wire_seconds=clock.wire_seconds,
+            model_seconds=clock.model_seconds,
+            call_seconds=clock.call_seconds,
+            queries=clock.calls,
+            benchmark=self._benchmark.name,
+            scene=spec.scene,
+            config=spec.config,
+            ckpt_setting=spec.ckpt_setting,
+            policy=controller.name,
+            attempt=attempt,
+            state_hash=_state_hash(env),
+            video=f"seed{seed}.mp4" if kept else None,
+        )
+        self._add_collisions(record)
+        return Scored(record, failed.kind if failed else None, failed.remote_traceback if failed else None)
+
+    def _add_collisions(self, record: EpisodeRecord) -> None:
+        if not (self._spec.collision_metrics and hasattr(self._env, "get_collision_metrics")):
+            return
+        try:
+            metrics = self._env.get_collision_metrics()
+        except Exception as error:
+            raise EpisodeInvalid(
+                "simulator", f"get_collision_metrics raised {type(error).__name__}: {error}"
+            ) from error
+        names: set[str] = set()
+        for key, value in metrics.items():
+            if key.endswith("_names") and isinstance(value, list | tuple | set | frozenset):
+                names.update(str(name) for name in value)
+        record.collision = bool(metrics.get("is_collision"))
+        record.collision_count = _whole_number(metrics.get("total_collision_count"))
+        record.collision_names = sorted(names)
+        record.hard_success = record.success and not record.collision
+
+    def _setup_kwargs(self) -> dict[str, object]:
+        spec = self._spec
+        overrides: dict[str, object] = {
+            "ckpt_setting": spec.ckpt_setting,
+            "policy_name": spec.policy,
+            "render_freq": 0,
+            "enable_collision_metrics": spec.collision_metrics,
+        }
+        if spec.video_camera is not None:
+            overrides["eval_video_save_dir"] = spec.folder
+            overrides["video_camera"] = spec.video_camera
+        kwargs = self._benchmark.setup_kwargs(spec.task, spec.config, overrides=overrides)
+        return {name: value for name, value in kwargs.items() if name not in LOOP_ARGUMENTS}
+
+    def _open_video(self, seed: int) -> VideoWriter | None:
+        if self._spec.video_camera is None:
+            return None
+        size = getattr(self._env, "video_size", None) or DEFAULT_VIDEO_SIZE
+        fps = float(getattr(self._env, "video_fps", None) or DEFAULT_VIDEO_FPS)
+        writer = VideoWriter(self._spec.folder / f"seed{seed}.mp4", (int(size[0]), int(size[1])), fps, self._warn)
+        try:
+            self._env._set_eval_video_ffmpeg(writer)
+        except Exception as error:
+            self._warn(f"warning: no video for seed {seed}: {error}; the episode goes on")
+            writer.discard()
+            return None
+        return writer
+
+    def _close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._env.close_env(clear_cache=True)
+
+
+@contextlib.contextmanager
+def _faults_sorted(source: ModelSource, guard: GuardedEnv | None) -> Iterator[None]:
+    """Turn whatever happens inside into PolicyFailed or EpisodeInvalid, also what the policy's code swallowed."""
+    failure: Exception | None = None
+    try:
+        yield
+    except Exception as error:
+        failure = error
+    fault = source.fault
+    if guard is not None and guard.simulator_fault is not None:
+        lost: SimulatorFault = guard.simulator_fault
+        raise EpisodeInvalid("simulator", str(lost), traceback=_text_of(lost.__cause__ or lost)) from lost
+    if isinstance(failure, PolicyError):
+        raise PolicyFailed(
+            str(failure), kind=failure.kind or "policy_error", remote_traceback=failure.remote_traceback
+        ) from failure
+    if fault is not None:
+        raise EpisodeInvalid(_kind(fault), str(fault)) from fault
+    if isinstance(failure, EncodeError):
+        raise PolicyFailed(f"eval() sent something that cannot travel: {failure}", kind="cannot_send") from failure
+    if failure is not None:
+        raise PolicyFailed(f"{type(failure).__name__}: {failure}", remote_traceback=_text_of(failure)) from failure
+
+
+def _kind(fault: Exception) -> str:
+    if isinstance(fault, PeerGone):
+        return "peer_gone"
+    if isinstance(fault, DeadlineExceeded):
+        return "deadline"
+    return "protocol" if isinstance(fault, ProtocolError) else "peer"
+
+
+def _text_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_REASON else line[: MAX_REASON - 1] + "…"
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _state_hash(env: TaskEnv) -> str | None:
+    method = getattr(env, "state_hash", None)
+    return str(method()) if callable(method) else None

@@ -1,0 +1,36 @@
+"""What may happen to an attempt at an episode, sorted by whose fault it is."""
+
+from __future__ import annotations
+
+from robopro_eval.console.errors import UserError
+
+
+class EpisodeInvalid(Exception):
+    """The attempt says nothing about the policy: the peer vanished, broke the wire, or the simulator failed.
+
+    ``kind``: ``peer_gone``, ``deadline``, ``protocol``, ``simulator``, ``unstable``, ``expert_check``.
+    ``again`` is False when another attempt could only end the same way (an unstable seed).
+    """
+
+    def __init__(self, kind: str, reason: str, *, again: bool = True, traceback: str | None = None) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.kind = kind
+        self.reason = reason
+        self.again = again
+        self.traceback = traceback
+
+
+class SeedRejected(Exception):
+    """The scripted expert does not solve this seed, so it is not used (scan mode)."""
+
+
+class SimulatorFault(Exception):
+    """The environment raised while a policy was using it. Not the policy's fault; the cause is chained."""
+
+
+class BadAction(ValueError):
+    """The policy handed ``take_action`` something that is no action."""
+
+
+class NoModel(UserError):
+    """No model is connected and none came in time."""

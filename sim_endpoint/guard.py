@@ -1,0 +1,82 @@
+"""The environment as a policy's ``eval()`` sees it: the real one, with actions checked and faults kept apart.
+
+Anything raised inside the environment is the simulator's fault, anything raised outside is the policy's. ``eval()``
+may catch exceptions of its own; a simulator fault or a lost connection must not disappear that way, so it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sim_endpoint.faults import BadAction, SimulatorFault
+
+if TYPE_CHECKING:
+    from robopro_eval.simulators.task_env import TaskEnv
+
+ACTION_DIMS = {"qpos": 14, "ee": 16}
+
+
+def check_action(action: ArrayLike, action_type: str) -> NDArray[np.float64]:
+    """Return the action as a finite float64 vector of at least 14 (``qpos``) or 16 (``ee``) numbers.
+
+    A longer vector is legal (the environment reads only the front), as are gripper values outside [0, 1].
+    Raises BadAction in one sentence.
+    """
+    dims = ACTION_DIMS.get(action_type)
+    if dims is None:
+        raise BadAction(f"take_action knows the action types 'qpos' and 'ee', not {action_type!r}")
+    try:
+        vector = np.asarray(action, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadAction(f"take_action was given no numbers but {type(action).__name__} ({error})") from error
+    if vector.ndim != 1 or vector.shape[0] < dims:
+        raise BadAction(f"take_action({action_type!r}) needs {dims} numbers, but was given shape {vector.shape}")
+    bad = np.flatnonzero(~np.isfinite(vector[:dims]))
+    if bad.size:
+        raise BadAction(f"take_action({action_type!r}) was given {vector[bad[0]]} at position {bad[0]}")
+    return vector
+
+
+class GuardedEnv:
+    """Stands before one environment for the length of one episode; everything else is the environment's own."""
+
+    _env: TaskEnv
+    _fault: SimulatorFault | None
+
+    def __init__(self, env: TaskEnv) -> None:
+        self.__dict__["_env"] = env
+        self.__dict__["_fault"] = None
+
+    def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
+        """Check the action, then hand it on. Raises BadAction, SimulatorFault."""
+        vector = check_action(action, action_type)
+        try:
+            self._env.take_action(vector, action_type)
+        except Exception as error:
+            raise self._keep("take_action", error) from error
+
+    def get_obs(self) -> Mapping[str, object]:
+        try:
+            return self._env.get_obs()
+        except Exception as error:
+            raise self._keep("get_obs", error) from error
+
+    @property
+    def simulator_fault(self) -> SimulatorFault | None:
+        """What the environment raised, also if the policy's code swallowed it."""
+        return self._fault
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._env, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._env, name, value)
+
+    def _keep(self, where: str, error: Exception) -> SimulatorFault:
+        fault = SimulatorFault(f"{where}() raised {type(error).__name__}: {error}")
+        self.__dict__["_fault"] = fault
+        return fault

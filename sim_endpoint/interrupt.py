@@ -1,0 +1,79 @@
+"""Ctrl-C ends the program within five seconds, a second one at once, whatever the main thread is doing.
+
+The first SIGINT or SIGTERM raises KeyboardInterrupt, so that the run says goodbye and what was saved. Python runs its
+handler only between two bytecodes, and the main thread may be deep inside a physics engine or a network: a small
+thread sees the signal at once (through the wake-up descriptor) and ends the process when that takes too long.
+Nothing is lost by that: every scored episode is already on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from robopro_eval.console.errors import EXIT_INTERRUPTED
+
+GRACE_SECONDS = 4.5  # five seconds are promised
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def first_signal_interrupts() -> Iterator[None]:
+    """Within this context the first signal interrupts and the second one exits. Only in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    watcher = threading.Thread(target=_watch, args=(ours,), name="signal-watcher", daemon=True)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    old_descriptor = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
+    watcher.start()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(old_descriptor)
+        theirs.close()
+        watcher.join(1.0)
+        ours.close()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _watch(wakeup: socket.socket) -> None:
+    """Wait for the first signal, then for a second one or for the end of the grace."""
+    try:
+        while True:
+            data = wakeup.recv(1)
+            if not data:
+                return
+            if data[0] in SIGNALS:
+                break
+        wakeup.settimeout(GRACE_SECONDS)
+        while True:
+            data = wakeup.recv(1)
+            if not data:
+                return  # the program is ending by itself
+            if data[0] in SIGNALS:
+                break
+    except TimeoutError:
+        _last_line("still busy after Ctrl-C; ending now, finished episodes are saved")
+    except OSError:
+        return
+    os._exit(EXIT_INTERRUPTED)
+
+
+def _last_line(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"error: {text}\n".encode())

@@ -1,0 +1,202 @@
+"""Everything that can be wrong with a command is found here, before anything listens, dials or loads."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model_endpoint.loading import PolicyFace, find_policy, load_face
+from robopro_eval.console.errors import UsageError, UserError
+from robopro_eval.simulators.benchmark import Benchmark, get_benchmark
+from robopro_eval.simulators.names import UnknownName
+from sim_endpoint.episode import EpisodeSpec
+from sim_endpoint.results import ResultsFolder, environment_facts
+from sim_endpoint.seeds import SeedPlan, plan_seeds
+from sim_endpoint.settings import SimSettings
+
+if TYPE_CHECKING:
+    from robopro_eval.simulators.task_env import TaskEnv
+
+IN_PROCESS = "in_process"  # `placement` of a policy that holds no model itself and talks to a server of its own
+EXPERT_NAME = "expert"
+
+ROBOPRO_RENDER_KNOBS = ("DXVLA_SAPIEN_B1", "DXVLA_DENOISER", "DXVLA_RT_SPP", "WORKERS_PER_GPU")
+"""Meant for RoboPRO's ray-traced cameras and its GPU nodes; the tabletop benchmark has no use for them."""
+
+_CONFIG = re.compile(r"bench_[a-z]+(?:_[a-z]+)*?_(?P<scene>office|study|kitchenl|kitchens)_(?P<rest>.+)")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A command that can run."""
+
+    settings: SimSettings
+    usr_args: Mapping[str, object]
+    benchmark: Benchmark
+    env: TaskEnv
+    config: str
+    scene: str
+    plan: SeedPlan
+    face: PolicyFace | None
+    """None for the expert."""
+    policy: str
+    local: bool
+    video_camera: str | None
+    ignored_knobs: tuple[str, ...]
+
+    @property
+    def results_parent(self) -> Path:
+        settings = self.settings
+        root = Path(settings.runs_root).expanduser() / settings.run_name / "eval_result"
+        return root / settings.task_name / self.policy / self.config / settings.ckpt_setting
+
+    def new_results(self, environ: Mapping[str, str]) -> ResultsFolder:
+        """A fresh folder with its manifest."""
+        settings = self.settings
+        manifest: dict[str, object] = {
+            "benchmark": self.benchmark.name,
+            "task": settings.task_name,
+            "config": self.config,
+            "scene": self.scene,
+            "policy": self.policy,
+            "policy_folder": None if self.face is None else str(self.face.folder),
+            "ckpt_setting": settings.ckpt_setting,
+            "instruction_type": settings.instruction_type,
+            "direction": self.direction,
+            "seeds": None if self.plan.seeds is None else list(self.plan.seeds),
+            "seed_source": self.plan.source,
+            "expert_check": self.plan.expert_check,
+            "settings": settings.model_dump(),
+            "settings_from": settings.sources,
+            "usr_args": dict(self.usr_args),
+            "ignored_knobs": list(self.ignored_knobs),
+        }
+        return ResultsFolder.create(self.results_parent, manifest | environment_facts(environ))
+
+    @property
+    def direction(self) -> str:
+        if self.face is None:
+            return EXPERT_NAME
+        if self.local:
+            return "local"
+        return "sim-server" if self.settings.sim_as_server else "model-server"
+
+    def episode_spec(self, folder: Path) -> EpisodeSpec:
+        settings = self.settings
+        return EpisodeSpec(
+            task=settings.task_name,
+            config=self.config,
+            scene=self.scene,
+            ckpt_setting=settings.ckpt_setting,
+            policy=self.policy,
+            instruction_type=settings.instruction_type,
+            collision_metrics=settings.collision_metrics,
+            video_camera=self.video_camera,
+            folder=folder,
+        )
+
+
+def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapping[str, str]) -> Prepared:
+    """Check names, seeds and policy, and make the environment. Raises UsageError or UserError in one sentence."""
+    try:
+        benchmark = get_benchmark(settings.benchmark)
+        config, scene = choose_config(benchmark, settings.task_name, settings.task_config)
+    except UnknownName as error:
+        raise UsageError(str(error)) from error
+    camera = _camera(benchmark, settings.video_cam, "video camera (DXVLA_VIDEO_CAM)") if settings.wants_video else None
+    plan = plan_seeds(settings, benchmark, config)
+    face = None if settings.expert else _face(settings.policy_name)
+    if face is not None:
+        _check_primary_camera(face, benchmark, environ)
+    env = _make_env(benchmark, settings.task_name)
+    return Prepared(
+        settings=settings,
+        usr_args=dict(usr_args) | {"task_config": config, "task_name": settings.task_name},
+        benchmark=benchmark,
+        env=env,
+        config=config,
+        scene=scene,
+        plan=plan,
+        face=face,
+        policy=EXPERT_NAME if face is None else face.name,
+        local=face is not None and (settings.local or usr_args.get("placement") == IN_PROCESS),
+        video_camera=camera,
+        ignored_knobs=tuple(name for name in ROBOPRO_RENDER_KNOBS if environ.get(name, "").strip()),
+    )
+
+
+def choose_config(benchmark: Benchmark, task: str, written: str) -> tuple[str, str]:
+    """(whole name, scene) of a configuration written as ``bench_demo_study_clean`` or just ``clean``.
+
+    Raises UnknownName, UsageError.
+    """
+    if task not in benchmark.task_names():
+        raise UsageError(_unknown("task", task, benchmark.task_names(), "--task_name"))
+    names = benchmark.config_names(task)
+    if written not in names:
+        short = [name for name in names if name == f"bench_demo_{scene_of(name)}_{written}"]
+        if not short:
+            raise UsageError(_unknown(f"configuration of {task}", written, names, "--task_config or BENCH_CONFIG"))
+        written = short[0]
+    return written, scene_of(written)
+
+
+def scene_of(config: str) -> str:
+    """``bench_demo_study_clean`` -> ``study``; empty for a name that does not follow the pattern."""
+    match = _CONFIG.fullmatch(config)
+    return match.group("scene") if match else ""
+
+
+def _unknown(kind: str, name: str, valid: Sequence[str], setting: str) -> str:
+    close = difflib.get_close_matches(name, valid, n=1)
+    nearest = f" did you mean {close[0]}?" if close else ""
+    return f"unknown {kind} {name!r} ({setting});{nearest} valid: {', '.join(valid)}"
+
+
+def _camera(benchmark: Benchmark, name: str, what: str) -> str:
+    names = benchmark.camera_names()
+    if name in names:
+        return name
+    if f"{name}_camera" in names:
+        return f"{name}_camera"
+    raise UsageError(f"unknown {what} {name!r}; the cameras of {benchmark.name} are {', '.join(names)}")
+
+
+def _face(policy_name: str) -> PolicyFace:
+    face = load_face(find_policy(policy_name))
+    _ = face.eval  # a face without eval() is refused here
+    return face
+
+
+def _check_primary_camera(face: PolicyFace, benchmark: Benchmark, environ: Mapping[str, str]) -> None:
+    """A policy that reads DXVLA_PRIMARY_CAM on this side would otherwise fail every episode."""
+    if callable(getattr(face.module, "primary_camera", None)):
+        name = environ.get("DXVLA_PRIMARY_CAM", "").strip()
+        if name:
+            _camera(benchmark, name, "primary camera (DXVLA_PRIMARY_CAM)")
+
+
+def _make_env(benchmark: Benchmark, task: str) -> TaskEnv:
+    try:
+        return benchmark.make_env(task)
+    except UnknownName as error:
+        raise UsageError(str(error)) from error
+    except ImportError as error:
+        raise UserError(
+            f"the simulator cannot start: {error}; pip install 'robopro-eval[sim]', then see eval-sim doctor"
+        ) from error
+    except Exception as error:
+        raise UserError(
+            f"the simulator cannot start: {type(error).__name__}: {error}; eval-sim doctor finds out why"
+        ) from error
+
+
+def run_doctor(argv: Sequence[str]) -> int:
+    """``eval-sim doctor``: what is missing on this machine."""
+    doctor = importlib.import_module("sim_endpoint.doctor")
+    return int(doctor.run(list(argv)))

@@ -1,0 +1,250 @@
+"""A run: every seed of the plan to a scored episode, or to the reason why it has none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from robopro_eval.console.progress import RunProgress
+from robopro_eval.records import AttemptRecord
+from sim_endpoint.connection import ModelLink
+from sim_endpoint.episode import Controller, EpisodeRunner, PolicyController, PolicyEval, Scored
+from sim_endpoint.faults import EpisodeInvalid, NoModel, SeedRejected
+from sim_endpoint.model_source import ModelSource
+from sim_endpoint.results import ResultsFolder, timestamp
+from sim_endpoint.seeds import MAX_REJECTED_IN_ROW, SeedPlan
+from sim_endpoint.settings import SimSettings
+
+Say = Callable[[str], None]
+
+WIRE_FAULTS = frozenset({"peer_gone", "deadline", "protocol", "peer"})
+
+
+class ControllerSupply:
+    """Gives the run its controller: the expert, a local policy, or a policy behind a connection that may break."""
+
+    def current(self) -> Controller:
+        """The controller to use now. Raises NoModel when the model is gone and no other came."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """The connection broke; the next :meth:`current` finds another."""
+
+    def close(self) -> None:
+        """The run is over: say goodbye."""
+
+
+class FixedSupply(ControllerSupply):
+    """A controller that cannot be lost: the expert, or a policy in this process."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def current(self) -> Controller:
+        return self._controller
+
+
+class LinkSupply(ControllerSupply):
+    """Policies over a link. After a loss it waits ``peer_wait`` seconds for another model."""
+
+    def __init__(
+        self,
+        link: ModelLink,
+        name: str,
+        evaluate: PolicyEval,
+        config: Mapping[str, object],
+        *,
+        peer_wait: float,
+        note: Say,
+    ) -> None:
+        self._link = link
+        self._name = name
+        self._evaluate = evaluate
+        self._config = config
+        self._peer_wait = peer_wait
+        self._note = note
+        self._controller: PolicyController | None = None
+        self._had_one = False
+
+    def current(self) -> Controller:
+        if self._controller is not None and self._controller.source.fault is not None:
+            self.lost()
+        if self._controller is None:
+            if self._had_one:
+                self._note(f"note: the model is gone; waiting up to {self._peer_wait:g} s for another (--peer_wait)")
+            source: ModelSource = self._link.connect(self._peer_wait if self._had_one else None)
+            self._had_one = True
+            self._controller = PolicyController(self._name, source, self._evaluate, self._config)
+            self._compare_names(source)
+        return self._controller
+
+    def lost(self) -> None:
+        if self._controller is not None:
+            self._controller.source.close(goodbye=False)
+            self._controller = None
+
+    def close(self) -> None:
+        if self._controller is not None:
+            self._controller.source.close(goodbye=True)
+            self._controller = None
+
+    def _compare_names(self, source: ModelSource) -> None:
+        features = source.features
+        if features is not None and features.policy_name != self._name:
+            self._note(
+                f"warning: the model serves policy {features.policy_name!r}, but eval() comes from {self._name!r}; "
+                "give both programs the same --policy_name"
+            )
+
+
+class Run:
+    """Plays a seed plan into a results folder."""
+
+    def __init__(
+        self,
+        episodes: EpisodeRunner,
+        plan: SeedPlan,
+        results: ResultsFolder,
+        progress: RunProgress,
+        settings: SimSettings,
+    ) -> None:
+        self._episodes = episodes
+        self._plan = plan
+        self._results = results
+        self._progress = progress
+        self._task = settings.task_name
+        self._max_attempts = settings.max_attempts
+        self._max_invalid_in_row = settings.max_invalid_in_row
+
+    def play(self, supply: ControllerSupply) -> str | None:
+        """Play every seed. Returns None, or the sentence why the run ended early.
+
+        Only KeyboardInterrupt and errors in writing results come out as exceptions.
+        """
+        planned = self._plan.episodes
+        invalid_in_row = 0
+        rejected_in_row = 0
+        position = 0
+        seed = self._plan.start
+        while position < planned:
+            if self._plan.seeds is not None:
+                seed = self._plan.seeds[position]
+            try:
+                if self._plan.expert_check:
+                    self._check(position, seed)
+                scored = self._seed(supply, position, seed)
+            except NoModel as error:
+                return str(error)
+            except SeedRejected as error:
+                rejected_in_row += 1
+                if self._plan.seeds is None:
+                    if rejected_in_row >= MAX_REJECTED_IN_ROW:
+                        return f"the expert solved none of {rejected_in_row} seeds in a row ({error})"
+                    seed += 1
+                    continue
+                scored = False
+            rejected_in_row = 0
+            invalid_in_row = 0 if scored else invalid_in_row + 1
+            if invalid_in_row >= self._max_invalid_in_row:
+                return f"{invalid_in_row} seeds in a row have no result (see _attempts.jsonl)"
+            position += 1
+            seed += 1
+        return None
+
+    def _check(self, position: int, seed: int) -> None:
+        start, started = time.perf_counter(), timestamp()
+        self._progress.status(f"seed {seed}: expert check")
+        try:
+            self._episodes.expert_check(position, seed)
+        except SeedRejected as error:
+            self._log(position, seed, 1, "rejected", start, started, error="expert_check", reason=str(error))
+            self._progress.line(f"note: seed {seed} is not used: {error}")
+            raise
+
+    def _seed(self, supply: ControllerSupply, position: int, seed: int) -> bool:
+        """Play one seed until it is scored; False when it stays without a result."""
+        for attempt in range(1, self._max_attempts + 1):
+            controller = supply.current()
+            start, started = time.perf_counter(), timestamp()
+            again = f", attempt {attempt}" if attempt > 1 else ""
+            try:
+                scored = self._episodes.attempt(
+                    controller,
+                    position,
+                    seed,
+                    attempt,
+                    lambda steps, again=again: self._progress.status(f"seed {seed}{again}: step {steps}"),  # type: ignore[misc]
+                )
+            except EpisodeInvalid as error:
+                self._log(
+                    position, seed, attempt, "invalid", start, started,
+                    error=error.kind, reason=error.reason, trace=error.traceback,
+                )  # fmt: skip
+                left = self._max_attempts - attempt if error.again else 0
+                then = "running it again from its seed" if left else "the seed stays without a result"
+                self._progress.line(f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}")
+                if error.kind in WIRE_FAULTS:
+                    supply.lost()
+                if not error.again:
+                    return False
+                continue
+            self._keep(scored, position, seed, attempt, start, started)
+            return True
+        return False
+
+    def _keep(self, scored: Scored, position: int, seed: int, attempt: int, start: float, started: str) -> None:
+        record = scored.record
+        self._results.add_episode(record)
+        self._log(
+            position, seed, attempt, "scored", start, started,
+            success=record.success, error=scored.error_kind, reason=record.reason, trace=scored.remote_traceback,
+        )  # fmt: skip
+        self._progress.scored(seed, record.success, record.steps, record.reason)
+        if len(self._results.scored) == 1 and scored.error_kind is not None and not record.success:
+            self._shout(scored)
+
+    def _shout(self, scored: Scored) -> None:
+        """The very first episode failed by an error: whoever watches should not find out after the fiftieth."""
+        text = scored.record.reason or ""
+        if scored.error_kind == "unknown_method" or "No model method" in text:
+            self._progress.line(
+                "WARNING: the model does not have a method that eval() calls. Every episode will fail like this: "
+                "check that both programs were given the same --policy_name and the same version of the policy."
+            )
+        else:
+            self._progress.line(
+                "WARNING: the first episode failed by an error of the policy, not by its behaviour; "
+                "its traceback is in _attempts.jsonl."
+            )
+
+    def _log(
+        self,
+        position: int,
+        seed: int,
+        attempt: int,
+        outcome: str,
+        start: float,
+        started: str,
+        *,
+        success: bool | None = None,
+        error: str | None = None,
+        reason: str | None = None,
+        trace: str | None = None,
+    ) -> None:
+        self._results.add_attempt(
+            AttemptRecord.model_validate(
+                {
+                    "task": self._task,
+                    "seed": seed,
+                    "episode": position,
+                    "attempt": attempt,
+                    "outcome": outcome,
+                    "success": success,
+                    "error": error,
+                    "reason": reason,
+                    "traceback": trace,
+                    "wall_seconds": time.perf_counter() - start,
+                    "started": started,
+                }
+            )
+        )

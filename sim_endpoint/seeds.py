@@ -1,0 +1,82 @@
+"""Which seeds a run plays: a list, or a scan for seeds that the scripted expert solves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robopro_eval.console.errors import UsageError
+from sim_endpoint.settings import SimSettings
+
+if TYPE_CHECKING:
+    from robopro_eval.simulators.benchmark import Benchmark
+
+SCAN_STRIDE = 100_000  # RoboTwin: the scan of --seed N starts at 100000 * (1 + N)
+SCAN_EPISODES = 100  # RoboTwin's number of episodes without a list
+MAX_REJECTED_IN_ROW = 100  # an expert that solves none of a hundred seeds is broken, and a scan would never end
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """``seeds`` is the list to play, None for a scan from ``start``; ``episodes`` how many are wanted."""
+
+    seeds: tuple[int, ...] | None
+    start: int
+    episodes: int
+    expert_check: bool
+    source: str
+    """Where the seeds come from, for people and for the manifest."""
+
+
+def read_seed_file(path: Path) -> tuple[int, ...]:
+    """Seeds of a file: whole numbers separated by blanks or line ends. UsageError names the file and the token."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"seed file {path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"seed file {path} cannot be read: {error}") from error
+    seeds: list[int] = []
+    for token in text.split():
+        if not (token.isascii() and token.isdigit()):
+            raise UsageError(f"seed file {path}: {token!r} is not a seed (whole numbers separated by blanks)")
+        if int(token) >= 2**32:  # numpy's seeding stops there
+            raise UsageError(f"seed file {path}: seed {token} is too large (below 2**32)")
+        seeds.append(int(token))
+    if not seeds:
+        raise UsageError(f"seed file {path} holds no seed")
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if repeated:
+        raise UsageError(f"seed file {path}: seed {repeated[0]} is listed twice")
+    return tuple(seeds)
+
+
+def plan_seeds(settings: SimSettings, benchmark: Benchmark, config: str) -> SeedPlan:
+    """Decide as RoboPRO does: no list if USE_EVAL_SEEDS=0; else --eval_seed_file; else the list of the task and
+    configuration where there is one, below BENCH_EVAL_SEEDS_ROOT or shipped with the benchmark; else a scan.
+
+    A list that was asked for (USE_EVAL_SEEDS=1, or a root) and is not there is a UsageError.
+    """
+    task = settings.task_name
+    path: Path | None = None
+    if settings.eval_seed_file is not None:
+        path = Path(settings.eval_seed_file).expanduser()
+    elif settings.use_eval_seeds is not False:
+        root = settings.bench_eval_seeds_root
+        if root is not None:
+            path = Path(root).expanduser() / task / f"{config}.txt"
+        else:
+            path = benchmark.seed_bank(task, config)
+            if path is None and settings.use_eval_seeds:
+                raise UsageError(
+                    f"USE_EVAL_SEEDS=1, but {benchmark.name} ships no seeds for {task} {config}; "
+                    "name a folder with BENCH_EVAL_SEEDS_ROOT or a file with --eval_seed_file"
+                )
+    if path is not None:
+        seeds = read_seed_file(path)
+        episodes = min(settings.test_num or len(seeds), len(seeds))
+        return SeedPlan(seeds[:episodes], seeds[0], episodes, bool(settings.expert_check), str(path))
+    start = SCAN_STRIDE * (1 + settings.seed)
+    check = settings.expert_check is not False
+    return SeedPlan(None, start, settings.test_num or SCAN_EPISODES, check, f"scan from {start}")

@@ -1,0 +1,192 @@
+"""Every setting of ``eval-sim``, its environment variable, default and reason."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import field_validator, model_validator
+
+from robopro_eval.settings.program import ProgramSettings, knob
+
+WHAT, SEEDS, LINK, HOW, OUT = "What to run", "Seeds", "Connection", "How to run", "Results"
+
+DEFAULT_PORT = 29500
+_PLAIN_NAME = re.compile(r"[\w][\w.+=@,-]*")
+
+
+class SimSettings(ProgramSettings):
+    """Settings of one ``eval-sim``; durations are seconds."""
+
+    benchmark: str = knob("tabletop", "Benchmark the task belongs to", group=WHAT, env="BENCHMARK")
+    task_name: str = knob("put_cup_in_box", "Task; a wrong name lists them all", group=WHAT, env="TASK_NAME")
+    task_config: str = knob(
+        "clean",
+        "Task configuration, the whole name (bench_demo_study_clean) or its last part (clean)",
+        group=WHAT,
+        env="BENCH_CONFIG",
+    )
+    policy_name: str = knob(
+        "dxvla", "Policy whose eval() drives the robot: a name, or the path of its folder", group=WHAT, metavar="NAME"
+    )
+    ckpt_setting: str = knob("demo", "Label of the checkpoint; a folder of the results is called so", group=WHAT)
+    seed: int = knob(0, "Scan mode starts at seed 100000 * (1 + SEED), as RoboTwin does", group=WHAT, ge=0)
+    instruction_type: Literal["seen", "unseen"] = knob("unseen", "Which instructions the policy is given", group=WHAT)
+
+    use_eval_seeds: bool | None = knob(
+        None,
+        "true: only the listed seeds; false: scan for seeds the expert solves; unset: the list where there is one",
+        group=SEEDS,
+        env="USE_EVAL_SEEDS",
+        metavar="BOOL",
+    )
+    bench_eval_seeds_root: str | None = knob(
+        None,
+        "Folder of seed lists, <root>/<task>/<config>.txt; default: the lists that come with the benchmark",
+        group=SEEDS,
+        env=("BENCH_EVAL_SEEDS_ROOT", "SEEDS_ROOT"),
+        metavar="DIR",
+    )
+    eval_seed_file: str | None = knob(None, "One file of seeds, separated by blanks", group=SEEDS, env="EVAL_SEED_FILE")
+    test_num: int | None = knob(
+        None,
+        "Episodes to run, at most the length of the list; default: the whole list, 100 in scan mode",
+        group=SEEDS,
+        env="EVAL_TEST_NUM",
+        ge=1,
+    )
+    expert_check: bool | None = knob(
+        None,
+        "Use only seeds that the scripted expert solves; default: on in scan mode, off for a list",
+        group=SEEDS,
+        env=("EVAL_EXPERT_CHECK", "EXPERT_CHECK"),
+        metavar="BOOL",
+    )
+
+    port: int = knob(
+        DEFAULT_PORT,
+        "Port of the one connection",
+        group=LINK,
+        reason="29500-29999 is free on most clusters",
+        ge=0,
+        le=65535,
+    )
+    model_server_host: str = knob(
+        "localhost", "Where the model listens (default direction)", group=LINK, env="MODEL_SERVER_HOST", metavar="HOST"
+    )
+    sim_as_server: bool = knob(
+        False, "Listen and wait for the model instead of dialing it", group=LINK, env="SIM_AS_SERVER"
+    )
+    sim_server_bind: str = knob(
+        "0.0.0.0", "Interface to listen on when listening", group=LINK, env="SIM_SERVER_BIND", metavar="HOST"
+    )
+    sim_server_port: int | None = knob(
+        None, "Port to listen on; beats --port", group=LINK, env="SIM_SERVER_PORT", ge=0, le=65535
+    )
+    sim_server_recv_timeout: float = knob(
+        600.0,
+        "Seconds to wait for each reply of the model; 0 or empty: for ever",
+        group=LINK,
+        env="SIM_SERVER_RECV_TIMEOUT",
+        reason="The first call may load weights and compile",
+        metavar="SECONDS",
+        empty_env_counts=True,
+        ge=0,
+    )
+    connect_attempts: int = knob(
+        1000,
+        "Tries to reach a listening model before giving up",
+        group=LINK,
+        env="MODEL_CONNECT_MAX_ATTEMPTS",
+        reason="Start order does not matter, and a model may load for long",
+        ge=1,
+    )
+    connect_interval: float = knob(5.0, "Seconds between these tries", group=LINK, gt=0, metavar="SECONDS")
+    peer_wait: float = knob(
+        60.0,
+        "When the model vanished in the middle of a run: seconds to wait for another",
+        group=LINK,
+        reason="A supervisor restarts a model within a minute",
+        ge=0,
+        metavar="SECONDS",
+    )
+    serve_forever: bool = knob(
+        False, "Keep listening after a run; each model that connects gets a new run", group=LINK, env="SERVE_FOREVER"
+    )
+    wire: Literal["auto", "stock"] = knob(
+        "auto", "stock: speak only what RoboPRO's public scripts speak, whoever answers", group=LINK
+    )
+    max_frame_mib: int = knob(
+        256,
+        "Largest message accepted, MiB",
+        group=LINK,
+        reason="Hundreds of camera images, and a wrong peer cannot make us allocate 4 GiB",
+        ge=1,
+        le=4095,
+        metavar="MIB",
+    )
+
+    local: bool = knob(False, "Run the policy in this process, without a socket", group=HOW)
+    expert: bool = knob(False, "Run the benchmark's scripted expert instead of a policy", group=HOW)
+    max_attempts: int = knob(
+        5,
+        "Attempts per seed when the peer or the simulator fails; a policy's failure is never run again",
+        group=HOW,
+        reason="What fails five times is not bad luck",
+        ge=1,
+    )
+    max_invalid_in_row: int = knob(
+        3, "Stop the run after so many seeds in a row without a result", group=HOW, reason="Something is broken", ge=1
+    )
+    collision_metrics: bool = knob(True, "Measure collisions (for HSR)", group=HOW, env="EVAL_COLLISION_METRICS")
+    debug: bool = knob(False, "Show tracebacks", group=HOW)
+
+    run: str | None = knob(
+        None, "Name of the run, a folder below the runs; default: the ckpt_setting", group=OUT, env="STUDY_RUN"
+    )
+    runs_root: str = knob("runs", "Folder of all runs", group=OUT, env="RUNS_ROOT", metavar="DIR")
+    eval_video_log: bool = knob(True, "Write a video of every episode", group=OUT)
+    video: bool = knob(True, "The same; --no-video is short for --eval_video_log false", group=OUT)
+    video_cam: str = knob("countertop_camera", "Camera of the video", group=OUT, env="DXVLA_VIDEO_CAM", metavar="NAME")
+
+    @field_validator("sim_server_recv_timeout", mode="before")
+    @classmethod
+    def _empty_is_for_ever(cls, value: object) -> object:
+        return 0.0 if value is None or (isinstance(value, str) and not value.strip()) else value
+
+    @field_validator("ckpt_setting", "run")
+    @classmethod
+    def _plain_name(cls, value: str | None) -> str | None:
+        if value is not None and (not _PLAIN_NAME.fullmatch(value) or ".." in value):
+            raise ValueError(
+                "it names a folder of the results: letters, digits and . _ + = @ , - only, no '/', '..' or blank"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> SimSettings:
+        if self.expert and self.local:
+            raise ValueError("--expert and --local exclude each other: the expert needs no policy")
+        if self.serve_forever and (self.expert or self.local or not self.sim_as_server):
+            raise ValueError("--serve_forever needs SIM_AS_SERVER=1 (it waits for models), without --local or --expert")
+        if self.eval_seed_file is not None and self.use_eval_seeds is False:
+            raise ValueError("--eval_seed_file and USE_EVAL_SEEDS=0 contradict each other; drop one of them")
+        return self
+
+    @property
+    def listen_port(self) -> int:
+        """SIM_SERVER_PORT where it is set, else --port."""
+        return self.port if self.sim_server_port is None else self.sim_server_port
+
+    @property
+    def reply_timeout(self) -> float | None:
+        """Seconds per reply; None = for ever."""
+        return self.sim_server_recv_timeout or None
+
+    @property
+    def run_name(self) -> str:
+        return self.run or self.ckpt_setting
+
+    @property
+    def wants_video(self) -> bool:
+        return self.video and self.eval_video_log
