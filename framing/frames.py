@@ -72,6 +72,11 @@ class FrameDecoder:
         """True if the peer may close here: no frame is incomplete."""
         return self._body is None and self._start == self._end
 
+    @property
+    def has_frame(self) -> bool:
+        """True if `next_frame` would return a body."""
+        return bool(self._done)
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty. Valid until the next call of any method."""
         if self._error is not None:

@@ -405,14 +405,18 @@ class RequesterSession(_Session):
 
 
 class ResponderSession(_Session):
-    """The model's side of one connection. `features` describes the policy in the first upgraded reply."""
+    """The model's side of one connection.
+
+    `features` describes the policy in the first upgraded reply; until then it may be replaced, so that what the first
+    `reset_model` creates is listed too.
+    """
 
     _role = Role.RESPONDER
     _local = frozenset({Event.REPLY, Event.STOCK_REPLY, Event.BYE_REPLY})
 
     def __init__(self, features: Features, *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         super().__init__(State.FRESH, max_frame)
-        self._features = features
+        self.features = features
         self._request: Request | None = None
         self._last_id = 0
         self._introduced = False
@@ -488,9 +492,9 @@ class ResponderSession(_Session):
                 message["timing"] = timing
             if not self._introduced:
                 message["policy"] = {
-                    "name": self._features.policy_name,
-                    "methods": sorted(self._features.methods),
-                    "attributes": sorted(self._features.attributes),
+                    "name": self.features.policy_name,
+                    "methods": sorted(self.features.methods),
+                    "attributes": sorted(self.features.attributes),
                 }
         frame = encode_frame(encode_parts(message, root="", escape=upgraded), max_frame=self._max_frame)
         self._state, self._introduced = after, self._introduced or upgraded

@@ -1,0 +1,146 @@
+"""`BlockingChannel`: whole frames over a connected socket, with one deadline per frame. For synchronous programs."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Sequence
+
+from framing.errors import DeadlineExceeded, PeerGone
+from framing.frames import DEFAULT_MAX_FRAME, Buffer, FrameDecoder
+from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.retry import describe
+from robopro_eval.transport.sockets import peer_address
+
+IOV_MAX = min(os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 1024, 1024)
+"""Buffers per sendmsg; the system refuses more."""
+
+
+class BlockingChannel:
+    """Frames out, frames in, one thread at a time.
+
+    Takes over `sock`. Deadlines are per frame, on a monotonic clock. Raises only PeerGone, DeadlineExceeded and
+    ProtocolError; after any of them the channel is closed, except that a frame which had arrived before a send failed
+    is still delivered by the next `receive` (a stock server says why it closes, then closes). Ctrl-C interrupts every
+    wait and also leaves the channel closed, because half a frame may have been sent.
+    """
+
+    def __init__(self, sock: socket.socket, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        self._sock = sock
+        self._decoder = FrameDecoder(max_frame=max_frame)
+        self._failure: PeerGone | None = None
+        self.peer: Address = peer_address(sock)
+        sock.setblocking(False)
+
+    @property
+    def closed(self) -> bool:
+        return self._sock.fileno() < 0
+
+    def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
+        """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
+        self._check_open()
+        deadline = _deadline(timeout)
+        rest = [memoryview(buffer).cast("B") for buffer in buffers]
+        try:
+            while rest:
+                try:
+                    sent = self._sock.sendmsg(rest[:IOV_MAX])
+                except BlockingIOError:
+                    self._wait(
+                        select.POLLOUT, deadline, f"the peer at {self.peer} did not take a message within {timeout} s"
+                    )
+                    continue
+                rest = drop_sent(rest, sent)
+        except OSError as error:
+            self._failed(error, "while a message was being sent to it")
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, timeout: float | None = None) -> memoryview:
+        """The next frame's body: fresh memory that nothing else touches. `timeout` seconds for the whole frame."""
+        deadline = _deadline(timeout)
+        try:
+            while (body := self._decoder.next_frame()) is None:
+                self._check_open()
+                self._read_some(deadline, timeout)
+        except BaseException:
+            self.close()
+            raise
+        return body
+
+    def close(self) -> None:
+        """Close the socket. Safe to repeat."""
+        self._sock.close()
+
+    def __enter__(self) -> BlockingChannel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_some(self, deadline: float | None, timeout: float | None) -> None:
+        try:
+            count = self._sock.recv_into(self._decoder.get_buffer())
+        except BlockingIOError:
+            self._wait(select.POLLIN, deadline, f"no reply from the peer at {self.peer} within {timeout} s")
+            return
+        except OSError as error:
+            self._failed(error, "while a reply was awaited")
+            return
+        if count == 0:
+            raise gone(self.peer, self._decoder, None, "")
+        self._decoder.buffer_updated(count)
+
+    def _wait(self, event: int, deadline: float | None, message: str) -> None:
+        poller = select.poll()
+        poller.register(self._sock, event)
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            self.close()
+            raise DeadlineExceeded(message)
+        poller.poll(None if left is None else int(left * 1000) + 1)  # rounded up: waking early would spin
+
+    def _failed(self, error: OSError, when: str) -> None:
+        """The line broke: read what had already arrived; if that completes no frame, raise."""
+        while True:
+            try:
+                count = self._sock.recv_into(self._decoder.get_buffer())
+            except OSError:
+                break
+            if count == 0:
+                break
+            self._decoder.buffer_updated(count)
+        self._failure = gone(self.peer, self._decoder, error, when)
+        self._sock.close()
+        if not self._decoder.has_frame:
+            raise self._failure
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self.closed:
+            raise PeerGone(f"the connection to {self.peer} is closed")
+
+
+def drop_sent(rest: list[memoryview], sent: int) -> list[memoryview]:
+    """`rest` without its first `sent` bytes (and without empty buffers, which would never be sent)."""
+    for index, buffer in enumerate(rest):
+        if sent < buffer.nbytes:
+            return [buffer[sent:], *rest[index + 1 :]]
+        sent -= buffer.nbytes
+    return []
+
+
+def gone(peer: Address, decoder: FrameDecoder, error: OSError | None, when: str) -> PeerGone:
+    """The exception for a peer that closed (`error` None) or vanished."""
+    mid_frame = not decoder.at_boundary
+    how = "closed the connection" if error is None else f"vanished {when} ({describe(error)})"
+    where = " in the middle of a message" if mid_frame else ""
+    return PeerGone(f"the peer at {peer} {how}{where}", mid_frame=mid_frame)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
