@@ -239,12 +239,19 @@ pip() { # shows what is fetched and installed, not what was there already
     { grep -vE '^(Requirement already|Looking in|WARNING: Location| +(Building|Preparing|Getting|Installing build|Checking|Created|Stored))' || true; }
 }
 
+# True for a .venv worth keeping, be it unfinished: it runs, and it was made here (its scripts hold its path).
+is_usable() {
+  "$VENV/bin/python" -c 'import pip, sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null &&
+    head -n 1 "$VENV/bin/pip" | grep -qF "$VENV/bin/python"
+}
+
 build_venv() {
   local python list
-  if [[ -x $VENV/bin/python ]] && "$VENV/bin/python" -c 'import pip' 2>/dev/null && [[ -r $stamp ]] &&
-    [[ $(sed -n 2p "$stamp") == "$REPO" ]]; then
-    # An older .venv of this same checkout: keep it, and keep the extras it already has.
-    mapfile -t extras < <({ tail -n +3 "$stamp"; printf '%s\n' "${extras[@]}"; } | sort -u)
+  if is_usable; then
+    # Keep the extras it already has: a model-only run must not make a simulator's machine forget.
+    if [[ -r $stamp ]]; then
+      mapfile -t extras < <({ tail -n +2 "$stamp"; printf '%s\n' "${extras[@]}"; } | sort -u)
+    fi
   else
     python=$(find_python)
     say "making .venv with $python ($("$python" -V))"
@@ -259,7 +266,7 @@ build_venv() {
   say "installing robopro-eval with: ${extras[*]} (pip)"
   list=$(IFS=,; echo "${extras[*]}")
   pip install --editable ".[$list]"
-  printf '%s\n' "$fingerprint" "$REPO" "${extras[@]}" >"$stamp"
+  printf '%s\n' "$fingerprint" "${extras[@]}" >"$stamp"
 }
 
 install_system_packages
