@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
-from framing.session import Features
 
 from framing.errors import PolicyError
+from framing.session import RESET, Features, Kind
 from model_endpoint.loading import FACE_FILE, PolicyFace, PolicyLoadError, describe
 
-RESET = "reset_model"
 EPISODE_HOOK = "begin_episode"
 OTHER_RESETS = (
     "reset_obs",
@@ -96,18 +95,18 @@ class Dispatcher:
             where = ".".join(walked)
             if not step or step.startswith("_"):
                 raise PolicyError(
-                    f"{where!r} of policy {self._name!r} is private and not served", kind="unknown_method"
+                    f"{where!r} of policy {self._name!r} is private and not served", kind=Kind.UNKNOWN_METHOD
                 )
             value = self._step(value, step, where)
             if _is_function(value):
                 raise PolicyError(
                     f"{where!r} of policy {self._name!r} is a method: call it; paths only read data",
-                    kind="unknown_method",
+                    kind=Kind.UNKNOWN_METHOD,
                 )
             if isinstance(value, _OPAQUE):
                 raise PolicyError(
                     f"{where!r} of policy {self._name!r} is a {type(value).__name__}; only data are served",
-                    kind="unknown_method",
+                    kind=Kind.UNKNOWN_METHOD,
                 )
         try:
             return len(value) if length else to_plain(value)  # type: ignore[arg-type]
@@ -150,7 +149,9 @@ class Dispatcher:
             if callable(method):
                 return method
         known = ", ".join(sorted(self.features().methods))
-        raise PolicyError(f"policy {self._name!r} has no public method {cmd!r}; it has: {known}", kind="unknown_method")
+        raise PolicyError(
+            f"policy {self._name!r} has no public method {cmd!r}; it has: {known}", kind=Kind.UNKNOWN_METHOD
+        )
 
     def _check_arguments(
         self, cmd: str, method: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
@@ -163,7 +164,7 @@ class Dispatcher:
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise PolicyError(
-                f"{self._name}.{cmd}{signature} does not take what was sent: {error}", kind="bad_arguments"
+                f"{self._name}.{cmd}{signature} does not take what was sent: {error}", kind=Kind.BAD_ARGUMENTS
             ) from error
 
     def _step(self, value: object, step: str, where: str) -> object:
@@ -173,13 +174,13 @@ class Dispatcher:
                 return found
             names = ", ".join(sorted(str(key) for key in value)[:20])
             raise PolicyError(
-                f"{where!r}: no such key in policy {self._name!r}; there is: {names}", kind="unknown_method"
+                f"{where!r}: no such key in policy {self._name!r}; there is: {names}", kind=Kind.UNKNOWN_METHOD
             )
         if isinstance(value, list | tuple | collections.deque) and step.isdecimal():
             if int(step) < len(value):
                 item: object = value[int(step)]
                 return item
-            raise PolicyError(f"{where!r}: only {len(value)} items in policy {self._name!r}", kind="unknown_method")
+            raise PolicyError(f"{where!r}: only {len(value)} items in policy {self._name!r}", kind=Kind.UNKNOWN_METHOD)
         try:
             found = getattr(value, step)
         except AttributeError as error:
@@ -188,7 +189,7 @@ class Dispatcher:
             public = ", ".join(sorted(self.features().attributes)) if value is self._model else ""
             there_is = f"; there is: {public}" if public else ""
             raise PolicyError(
-                f"policy {self._name!r} has no attribute {where!r}{there_is}", kind="unknown_method"
+                f"policy {self._name!r} has no attribute {where!r}{there_is}", kind=Kind.UNKNOWN_METHOD
             ) from None
         except (Exception, SystemExit) as error:
             self._fail(f"reading {where!r} of policy {self._name!r}", error)
@@ -199,7 +200,9 @@ class Dispatcher:
             raise error
         inner = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own line
         text = "".join(traceback.format_exception(type(error), error, inner or error.__traceback__))
-        raise PolicyError(f"{doing} failed: {describe(error)}", remote_traceback=text, kind="policy_error") from error
+        raise PolicyError(
+            f"{doing} failed: {describe(error)}", remote_traceback=text, kind=Kind.POLICY_ERROR
+        ) from error
 
 
 def to_plain(value: object) -> object:

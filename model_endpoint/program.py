@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trio
-from robopro_eval.transport.addresses import Address
 
 from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import load_face, load_model
@@ -27,6 +26,7 @@ from model_endpoint.serving import Service
 from model_endpoint.settings import ModelSettings
 from robopro_eval.console.errors import EXIT_FAILURE, UserError
 from robopro_eval.console.streams import note, say
+from robopro_eval.transport.addresses import Address
 
 MIB = 1024 * 1024
 WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
@@ -86,11 +86,13 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
 
 
 async def _serve(service: Service, settings: ModelSettings) -> None:
+    every = settings.status_seconds
     if settings.model_as_client:
         port = settings.port if settings.sim_server_port is None else settings.sim_server_port
-        await service.dial(Address(settings.sim_server_host, port), attempts=settings.model_client_max_attempts)
+        address = Address(settings.sim_server_host, port)
+        await service.dial(address, attempts=settings.model_client_max_attempts, status_seconds=every)
     else:
-        await service.listen(Address(settings.model_server_bind, settings.port), status_seconds=settings.status_seconds)
+        await service.listen(Address(settings.model_server_bind, settings.port), status_seconds=every)
 
 
 async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> None:

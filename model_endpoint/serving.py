@@ -8,20 +8,22 @@ upgraded one that vanished without goodbye is dialed again, because it will want
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
-from framing.session import Features
-from robopro_eval.transport.addresses import Address
 
 from framing.errors import PeerGone, ProtocolError
+from framing.session import Ending, Features
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyRunner
-from model_endpoint.sessions import Ending, Farewell, Session, Tally
+from model_endpoint.sessions import Farewell, Session, Tally
 from model_endpoint.settings import MAX_WAITING, NAME_ATTEMPTS, RETRY_SECONDS, STATUS_SECONDS
-from robopro_eval.console.errors import UserError
+from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport import aio
+from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.errors import AddressError, TransportError
 
 log = EventLog("serving")
 
@@ -41,18 +43,18 @@ class Service:
     _connected: int = 0
 
     async def listen(self, address: Address, *, status_seconds: float = STATUS_SECONDS) -> None:
-        """Serve one simulator after another until cancelled."""
-        listener = await aio.listen(address)
-        self.say(f"🚀 Model server listening on {listener.address} — waiting for simulator to connect...")
-        async with listener, trio.open_nursery() as nursery:
-            nursery.start_soon(self._say_that_it_waits, str(listener.address), status_seconds)
-            while True:
-                channel, peer = await listener.accept()
-                if self._connected >= self.max_waiting:
-                    log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
-                    await channel.aclose()
-                    continue
-                nursery.start_soon(self.meet, channel, peer)
+        """Serve one simulator after another until cancelled. Raises UserError where it cannot listen."""
+        with _as_user_errors(), aio.listen(address.host, address.port) as listener:
+            bound = Address(address.host, aio.bound_address(listener).port)
+            self.say(f"🚀 Model server listening on {bound} — waiting for simulator to connect...")
+            async with trio.open_nursery() as nursery:
+                while True:
+                    sock, peer = await aio.accept(listener, status_every=status_seconds, on_wait=self._note_if_idle)
+                    if self._connected >= self.max_waiting:
+                        log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
+                        sock.close()
+                        continue
+                    nursery.start_soon(self.meet, aio.TrioChannel(sock, self.max_frame), peer)
 
     async def meet(self, channel: aio.TrioChannel, peer: Address) -> None:
         """Serve one connection to a listening model, whatever it turns out to be. Never raises for it."""
@@ -78,13 +80,26 @@ class Service:
                 await channel.aclose()
 
     async def dial(
-        self, address: Address, *, attempts: int, interval: float = RETRY_SECONDS, name_attempts: int = NAME_ATTEMPTS
+        self,
+        address: Address,
+        *,
+        attempts: int,
+        interval: float = RETRY_SECONDS,
+        name_attempts: int = NAME_ATTEMPTS,
+        status_seconds: float = STATUS_SECONDS,
     ) -> None:
         """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
         while True:
-            channel = await aio.dial(
-                address, attempts=attempts, interval=interval, name_attempts=name_attempts, on_wait=self.note
-            )
+            with _as_user_errors():
+                sock = await aio.dial(
+                    address,
+                    attempts=attempts,
+                    interval=interval,
+                    name_attempts=name_attempts,
+                    status_every=status_seconds,
+                    on_wait=self.note,
+                )
+            channel = aio.TrioChannel(sock, self.max_frame)
             self.say(f"🔗 Model connected to SIM server at {address}")
             try:
                 farewell = await self._session(channel, str(address)).serve()
@@ -98,27 +113,31 @@ class Service:
             await trio.sleep(interval)
 
     def _should_dial_again(self, farewell: Farewell, address: Address) -> bool:
-        if farewell.ending is Ending.BROKEN:
+        if farewell.ending is None:
             raise UserError(f"what listens on {address} is not a simulator this program can serve: {farewell.detail}")
-        if farewell.ending is Ending.BYE:
-            return False
-        if farewell.upgraded:
-            return True
-        if farewell.ending is Ending.LOST:
+        if farewell.ending is Ending.LOST and not farewell.upgraded:
             raise UserError(f"the simulator at {address} vanished: {farewell.detail}")
-        return False  # a stock simulator's way of saying that the run is over
+        # A stock simulator closes when the run is over, and so does any before its first request.
+        return farewell.ending is Ending.LOST
 
     def _session(self, channel: aio.TrioChannel, peer: str) -> Session:
-        return Session(channel, self.runner, self.features, peer, self.tally)
+        return Session(channel, self.runner, self.features, peer, self.tally, self.max_frame)
 
     def _log_end(self, farewell: Farewell, peer: str) -> None:
-        write = log.info if farewell.ending in (Ending.BYE, Ending.CLOSED) else log.warning
+        write = log.info if farewell.ending in (Ending.BYE, Ending.STOCK_EOF) else log.warning
         write("connection ended", peer=peer, why=farewell.detail, requests=farewell.requests)
 
-    async def _say_that_it_waits(self, address: str, every: float) -> None:
-        waited = 0.0
-        while True:
-            await trio.sleep(every)
-            waited = 0.0 if self._connected else waited + every
-            if waited:
-                self.note(f"still waiting for a simulator on {address} ({waited:.0f} s)")
+    def _note_if_idle(self, text: str) -> None:
+        if not self._connected:
+            self.note(text)
+
+
+@contextmanager
+def _as_user_errors() -> Iterator[None]:
+    """What kept a connection from being opened is the user's to mend: a wrong address is a wrong command."""
+    try:
+        yield
+    except AddressError as error:
+        raise UsageError(str(error)) from error
+    except TransportError as error:
+        raise UserError(str(error)) from error

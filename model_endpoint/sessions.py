@@ -7,41 +7,30 @@ this module knows about episodes: a request that belongs to another episode than
 
 from __future__ import annotations
 
-import contextlib
-import enum
 from dataclasses import dataclass, field
 
-from framing.session import Features, Request, ResponderSession
-from robopro_eval.transport.aio import TrioChannel
-
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
-from model_endpoint.dispatcher import RESET, Dispatcher
+from framing.frames import DEFAULT_MAX_FRAME, Buffer
+from framing.session import BYE, GET, RESET, Ending, Features, Kind, Peer, Request, ResponderSession, State
+from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyRunner
+from robopro_eval.transport.aio import TrioChannel
 
-GET = "__get__"
-BYE = "__bye__"
+LAST_WORD_SECONDS = 1.0  # for a reply to a peer that broke the wire or said goodbye: it may not read any more
 
 log = EventLog("sessions")
-
-
-class Ending(enum.Enum):
-    """How a connection ended."""
-
-    BYE = "the simulator said it is done"
-    CLOSED = "the simulator closed the connection"
-    LOST = "the simulator vanished"
-    BROKEN = "the peer broke the wire"
 
 
 @dataclass(frozen=True)
 class Farewell:
     """The end of a connection, with what is needed to decide what to do next.
 
-    ``upgraded`` is true if the peer showed itself to be one of ours; ``requests`` counts what it asked.
+    ``ending`` is None if the peer broke the wire. ``upgraded`` is true if it showed itself to be one of ours;
+    ``requests`` counts what it asked.
     """
 
-    ending: Ending
+    ending: Ending | None
     detail: str
     upgraded: bool
     requests: int
@@ -65,51 +54,55 @@ class Tally:
 
 @dataclass
 class Session:
-    """Serves one connection. ``first`` is a frame that was read already while the connection waited for its turn."""
+    """Serves one connection. ``peer`` names it in the log."""
 
     channel: TrioChannel
     runner: PolicyRunner
     features: Features
     peer: str
     tally: Tally
+    max_frame: int = DEFAULT_MAX_FRAME
     _wire: ResponderSession = field(init=False)
     _episode: str | None = field(init=False, default=None)
-    _upgraded: bool = field(init=False, default=False)
     _requests: int = field(init=False, default=0)
     _errors_shown: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self._wire = ResponderSession(self.features)
+        self._wire = ResponderSession(self.features, max_frame=self.max_frame)
 
     async def serve(self, first: memoryview | None = None) -> Farewell:
-        """Answer until the peer is done or gone; never raises for anything the peer or the policy does."""
-        body = first
+        """Answer until the peer is done or gone; never raises for anything the peer or the policy does.
+
+        ``first`` is a frame that was read already, while the connection waited for its turn.
+        """
+        owed = False
         try:
             while True:
-                if body is None:
-                    body = await self.channel.receive(None)
+                body = await self.channel.receive(None) if first is None else first
+                first = None
                 request = self._wire.receive(body)
-                body = None
+                del body  # arrays of the request keep what they need of it
                 self._requests += 1
                 self.tally.simulators += self._requests == 1
-                self._upgraded |= not request.is_stock
-                if request.cmd == BYE:
-                    await self._say_bye()
-                    return self._farewell(Ending.BYE, Ending.BYE.value)
-                reply = await self._answer(request)
-                await self.channel.send(reply, None)
-        except PeerGone as error:
-            return self._farewell(Ending.LOST if error.mid_frame else Ending.CLOSED, str(error))
-        except DeadlineExceeded as error:
-            return self._farewell(Ending.LOST, str(error))
+                if request.cmd == BYE and not request.is_stock:
+                    await self._last_word(self._wire.result(None))
+                    return self._farewell(Ending.BYE, "the simulator said it is done")
+                owed = True
+                await self.channel.send(await self._answer(request), None)
+                owed = False
+        except (PeerGone, DeadlineExceeded) as error:
+            ending = self._wire.received_eof()
+            torn = owed or (isinstance(error, PeerGone) and error.mid_frame)
+            return self._farewell(Ending.LOST if torn else ending, str(error))
         except ProtocolError as error:
-            await self._complain(error)
-            return self._farewell(Ending.BROKEN, str(error))
+            if self._wire.state is State.BROKEN:  # else not even a frame arrived, and nothing we frame will be read
+                await self._last_word(self._wire.protocol_error(str(error)))
+            return self._farewell(None, str(error))
 
-    def _farewell(self, ending: Ending, detail: str) -> Farewell:
-        return Farewell(ending, detail, self._upgraded, self._requests)
+    def _farewell(self, ending: Ending | None, detail: str) -> Farewell:
+        return Farewell(ending, detail, self._wire.peer is Peer.OURS, self._requests)
 
-    async def _answer(self, request: Request) -> list[memoryview | bytes]:
+    async def _answer(self, request: Request) -> list[Buffer]:
         self.tally.calls += 1
         try:
             self._check_episode(request)
@@ -117,7 +110,7 @@ class Session:
                 self._episode = None  # until it succeeds, no episode is active
             timed = await self.runner.run(lambda dispatcher: _work(dispatcher, request))
         except PolicyError as error:
-            return self._refuse(request, str(error), error.remote_traceback, error.kind or "policy_error")
+            return self._refuse(request, str(error), error.remote_traceback, error.kind or Kind.POLICY_ERROR)
         if request.cmd == RESET:
             self._began(request)
         log.debug("call", peer=self.peer, cmd=request.cmd, seconds=timed.infer_seconds, queued=timed.queue_seconds)
@@ -126,7 +119,7 @@ class Session:
         except EncodeError as error:
             what = "read" if request.cmd == GET else f"{request.cmd}() returned"
             return self._refuse(
-                request, f"{self.features.policy_name}: {what} what cannot be sent: {error}", None, "cannot_send"
+                request, f"{self.features.policy_name}: {what} what cannot be sent: {error}", None, Kind.CANNOT_SEND
             )
 
     def _check_episode(self, request: Request) -> None:
@@ -136,12 +129,13 @@ class Session:
             raise PolicyError(
                 f"{request.cmd} belongs to episode {request.episode_id!r}, but the active episode here is "
                 f"{self._episode!r}; begin it with reset_model",
-                kind="stale_episode",
+                kind=Kind.STALE_EPISODE,
             )
 
     def _began(self, request: Request) -> None:
         if request.episode is not None:
-            self._episode = str(request.episode["id"])
+            begun = request.episode.get("id")
+            self._episode = begun if isinstance(begun, str) else None
             self.tally.episodes += 1
             log.info(
                 "episode begins", peer=self.peer, **{key: request.episode.get(key) for key in ("id", "task", "seed")}
@@ -150,7 +144,7 @@ class Session:
             self.tally.episodes += 1
             log.info("episode begins", peer=self.peer)
 
-    def _refuse(self, request: Request, message: str, traceback: str | None, kind: str) -> list[memoryview | bytes]:
+    def _refuse(self, request: Request, message: str, traceback: str | None, kind: str) -> list[Buffer]:
         self.tally.policy_errors += 1
         seen = message in self._errors_shown  # the same traceback a hundred times hides everything else
         self._errors_shown.add(message)
@@ -159,31 +153,27 @@ class Session:
             traceback=None if seen else traceback,
             peer=self.peer,
             cmd=request.cmd,
-            kind=kind,
+            kind=Kind(kind).value,
             error=message,
         )
         return self._wire.error(message, traceback, kind)
 
-    async def _say_bye(self) -> None:
-        with contextlib.suppress(PeerGone, DeadlineExceeded):  # it need not wait for our answer
-            await self.channel.send(self._wire.result(None), None)
-
-    async def _complain(self, error: ProtocolError) -> None:
-        """Tell the peer what was wrong, if it still listens and the state of the session allows an answer."""
+    async def _last_word(self, frame: list[Buffer] | None) -> None:
+        """Send a frame to a peer that need not listen any more; the connection is closed next, whatever happens."""
+        if frame is None:
+            return
         try:
-            await self.channel.send(self._wire.error(str(error), None, "protocol_error"), 1.0)
-        except (
-            Exception
-        ) as failure:  # whatever it is, the connection is closed next; the first error is the one that counts
-            log.debug("could not tell the peer", peer=self.peer, error=str(failure))
+            await self.channel.send(frame, LAST_WORD_SECONDS)
+        except (PeerGone, DeadlineExceeded, ProtocolError) as error:
+            log.debug("the last word did not arrive", peer=self.peer, error=str(error))
 
 
 def _work(dispatcher: Dispatcher, request: Request) -> object:
     """What the policy's thread does for one request."""
-    if request.cmd == GET:
+    if request.cmd == GET and not request.is_stock:
         path = request.args[0] if len(request.args) == 1 else None
         if not isinstance(path, str):
-            raise PolicyError(f"{GET} takes one path, a string", kind="bad_arguments")
+            raise PolicyError(f"{GET} takes one path, a string", kind=Kind.BAD_ARGUMENTS)
         return dispatcher.get(path, length=bool(request.kwargs.get("length", False)))
     if request.cmd == RESET and request.episode is not None:
         dispatcher.begin_episode(request.episode)
