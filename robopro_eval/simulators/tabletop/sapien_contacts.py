@@ -8,7 +8,7 @@ the table) are dropped by two dictionary look-ups, before their points are read.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from robopro_eval.simulators.tabletop.collisions import CollisionMetrics, Collis
 
 if TYPE_CHECKING:
     import sapien
+
+_Body: TypeAlias = "sapien.physx.PhysxRigidBaseComponent"
+_NOBODY: Final[tuple[str, dict[Any, str]]] = ("", {})
 
 
 class SapienCollisions:
@@ -46,31 +49,36 @@ class SapienCollisions:
         import sapien.physx as physx
 
         self._scene = scene
-        self._touchers: dict[int, str] = {}  # per-scene id -> body name: robot links and targets
-        self._touchable: dict[int, str] = {}  # per-scene id -> body name: furniture and statics
-        self._bodies: list[sapien.physx.PhysxRigidDynamicComponent] = []
+        # Keyed by the engine's body objects: SAPIEN hands out the same Python object for the same body as long as
+        # someone holds on to it, which these dictionaries do. Names and ids would cost three times as much to ask for.
+        furniture_bodies: dict[_Body, str] = {}
+        static_bodies: dict[_Body, str] = {}
+        self._touchers: dict[_Body, tuple[str, dict[_Body, str]]] = {}  # name, and whom it may not touch
+        self._statics: list[_Body] = []
         robot_links = []
+        link_bodies = []
         for robot in robots:
             for link in robot.get_links():
-                self._touchers[link.entity.per_scene_id] = link.entity.name
+                link_bodies.append(link)
                 robot_links.append(link.entity.name)
         labels = []
         for entity in scene.get_entities():
-            key, name = entity.per_scene_id, entity.name
-            if key in self._touchers:
-                continue
+            name = entity.name
             body = entity.find_component_by_type(physx.PhysxRigidBaseComponent)
-            if body is None:
+            if body is None or body in link_bodies:
                 continue
             if name in furniture:
-                self._touchable[key] = name
+                furniture_bodies[body] = name
             elif name in targets:
-                self._touchers[key] = name
+                if name not in destinations:
+                    self._touchers[body] = (name, static_bodies)
             elif name not in destinations and isinstance(body, physx.PhysxRigidDynamicComponent):
-                label = f"{name}#{key}"
-                self._touchable[key] = label
+                label = f"{name}#{entity.per_scene_id}"
+                static_bodies[body] = label
                 labels.append(label)
-                self._bodies.append(body)
+                self._statics.append(body)
+        untouchable = {**furniture_bodies, **static_bodies}
+        self._touchers.update((link, (link.entity.name, untouchable)) for link in link_bodies)
         self._poses: NDArray[np.float64] = np.empty((len(labels), 7))
         self._monitor = CollisionMonitor(
             furniture=furniture,
@@ -90,18 +98,17 @@ class SapienCollisions:
     def after_step(self) -> None:
         """Take in the substep the scene has just made."""
         contacts = []
-        touchers, touchable = self._touchers, self._touchable
+        touchers = self._touchers
         for contact in self._scene.get_contacts():
-            body_a, body_b = contact.bodies
-            a, b = body_a.entity.per_scene_id, body_b.entity.per_scene_id
-            if a not in touchers:
-                a, b = b, a
-            name_a, name_b = touchers.get(a), touchable.get(b)
-            if name_a is not None and name_b is not None:
+            body, other = contact.bodies
+            if body not in touchers:
+                body, other = other, body
+            name, others = touchers.get(body, _NOBODY)
+            if other in others:
                 impulse = np.zeros(3)
                 for point in contact.points:
                     impulse += point.impulse
-                contacts.append(Contact(name_a, name_b, impulse))
+                contacts.append(Contact(name, others[other], impulse))
         self._monitor.step(contacts, self._read_poses())
 
     def metrics(self) -> CollisionMetrics:
@@ -109,7 +116,7 @@ class SapienCollisions:
         return self._monitor.metrics()
 
     def _read_poses(self) -> NDArray[np.float64]:
-        for row, body in zip(self._poses, self._bodies, strict=True):
+        for row, body in zip(self._poses, self._statics, strict=True):
             pose = body.entity.pose
             row[:3] = pose.p
             row[3:] = pose.q
