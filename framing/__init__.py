@@ -7,7 +7,9 @@
 `decoding`       UTF-8 JSON -> a tree of values, arrays decoded straight from the receive buffer
 `codec`          the two functions of both: `numpy_to_json`, `json_to_numpy`
 `frames`         4-byte big-endian length + body: one-send encoding, incremental bounded decoding
-`session`        who may say what when: requester and responder as one state table
+`states`         the session's states and the table of what may happen in them: data
+`messages`       requests, replies, features
+`session`        who may say what when: requester and responder over that table
 ===============  =====================================================================================
 
 It imports numpy and the standard library (and pybase64 where it is installed).

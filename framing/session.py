@@ -1,8 +1,8 @@
 """Who may say what when: one requester (the simulator), one responder (the model), strictly taking turns.
 
-`TRANSITIONS` is the whole protocol as data: (role, state, event) -> next state. Whatever is not in it is forbidden, and
-the type of the error says whose mistake it was: `LocalProtocolError` for events that we cause, `ProtocolError` for
-events that the peer causes. A `ProtocolError` leaves the session `BROKEN` for good.
+`framing.states.TRANSITIONS` is the whole protocol as data: (role, state, event) -> next state. Whatever is not in it is
+forbidden, and the type of the error says whose mistake it was: `LocalProtocolError` for events that we cause,
+`ProtocolError` for events that the peer causes. A `ProtocolError` leaves the session `BROKEN` for good.
 
 A session starts by speaking the stock wire with two extra keys that a stock peer ignores, `id` and `accept`. A peer of
 ours answers with the same `id`, and from then on both use the upgraded shapes. Nothing survives a reconnect: make a new
@@ -13,170 +13,54 @@ No sockets here: methods return the buffers of one frame to send, or take the bo
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, cast
 
-from framing.codec import Wire, json_to_numpy
+from framing.decoding import Wire, decode
 from framing.encoding import encode_parts
 from framing.errors import EncodeError, LocalProtocolError, PolicyError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
+from framing.messages import (
+    BYE,
+    GET,
+    READABLE,
+    RESET,
+    Features,
+    Kind,
+    Peer,
+    Reply,
+    Request,
+    are_texts,
+    clip,
+    kind_of,
+    stock_args,
+)
+from framing.states import TRANSITIONS, Ending, Event, Role, State, forbidden
 
-RESET = "reset_model"
-"""The command that begins an episode; on a fresh connection nothing may come before it."""
-
-GET = "__get__"
-BYE = "__bye__"
-READABLE = ("json",)
-"""The body formats that this implementation reads. The binary body will join them."""
-
-
-class Role(enum.Enum):
-    REQUESTER = "requester"
-    RESPONDER = "responder"
-
-
-class State(enum.Enum):
-    FRESH = "FRESH"  # nothing has been said
-    PROBING = "PROBING"  # first request under way; the peer may turn out to be either
-    STOCK_IDLE = "STOCK_IDLE"
-    STOCK_BUSY = "STOCK_BUSY"  # a request is under way, its reply is owed
-    OURS_IDLE = "OURS_IDLE"
-    OURS_BUSY = "OURS_BUSY"
-    LEAVING = "LEAVING"  # bye is under way
-    DONE = "DONE"  # ended as it should
-    BROKEN = "BROKEN"  # the peer broke the wire
-
-
-class Event(enum.Enum):
-    RESET = "reset_model request"
-    CALL = "call request"
-    GET = "attribute request"
-    BYE = "bye request"
-    STOCK_RESET = "stock reset_model request"
-    STOCK_CALL = "stock request"
-    REPLY = "reply with id"
-    BYE_REPLY = "bye reply"
-    STOCK_REPLY = "reply without id"
-    END = "end of stream"
-    VIOLATION = "violation by the peer"
-
-
-class Peer(enum.Enum):
-    UNKNOWN = "unknown"
-    STOCK = "stock"
-    OURS = "ours"
-
-
-class Kind(str, enum.Enum):
-    """What an upgraded reply says about itself, in the key `kind`."""
-
-    OK = "ok"
-    POLICY_ERROR = "policy_error"
-    UNKNOWN_METHOD = "unknown_method"
-    BAD_ARGUMENTS = "bad_arguments"
-    STALE_EPISODE = "stale_episode"
-    CANNOT_SEND = "cannot_send"
-    PROTOCOL_ERROR = "protocol_error"
-    BYE = "bye"
-
-
-class Ending(enum.Enum):
-    """How a connection ended, for whoever decides what to do next."""
-
-    BYE = "bye"  # an upgraded simulator said goodbye: the run is over
-    STOCK_EOF = "stock end of file"  # a stock simulator closed between two requests: the run is over
-    SILENT = "silent"  # closed before a single request or reply: a port scan, a health check
-    LOST = "lost"  # closed without goodbye, or with a reply owed
-
-
-def _table() -> dict[tuple[Role, State, Event], State]:
-    ask, answer = Role.REQUESTER, Role.RESPONDER
-    s, e = State, Event
-    table = {
-        # The simulator. With wire="stock" it starts in STOCK_IDLE.
-        (ask, s.FRESH, e.RESET): s.PROBING,
-        (ask, s.PROBING, e.STOCK_REPLY): s.STOCK_IDLE,
-        (ask, s.PROBING, e.REPLY): s.OURS_IDLE,
-        (ask, s.STOCK_IDLE, e.STOCK_RESET): s.STOCK_BUSY,
-        (ask, s.STOCK_IDLE, e.STOCK_CALL): s.STOCK_BUSY,
-        (ask, s.STOCK_BUSY, e.STOCK_REPLY): s.STOCK_IDLE,
-        (ask, s.OURS_IDLE, e.RESET): s.OURS_BUSY,
-        (ask, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
-        (ask, s.OURS_IDLE, e.GET): s.OURS_BUSY,
-        (ask, s.OURS_IDLE, e.BYE): s.LEAVING,
-        (ask, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
-        (ask, s.LEAVING, e.BYE_REPLY): s.DONE,
-        # The model. The first request decides which of two simulators it has.
-        (answer, s.FRESH, e.STOCK_RESET): s.STOCK_BUSY,
-        (answer, s.FRESH, e.STOCK_CALL): s.STOCK_BUSY,
-        (answer, s.FRESH, e.RESET): s.OURS_BUSY,
-        (answer, s.STOCK_IDLE, e.STOCK_RESET): s.STOCK_BUSY,
-        (answer, s.STOCK_IDLE, e.STOCK_CALL): s.STOCK_BUSY,
-        (answer, s.STOCK_BUSY, e.STOCK_REPLY): s.STOCK_IDLE,
-        (answer, s.OURS_IDLE, e.RESET): s.OURS_BUSY,
-        (answer, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
-        (answer, s.OURS_IDLE, e.GET): s.OURS_BUSY,
-        (answer, s.OURS_IDLE, e.BYE): s.LEAVING,
-        (answer, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
-        (answer, s.LEAVING, e.BYE_REPLY): s.DONE,
-    }
-    for role in Role:
-        for state in State:
-            if state is not s.BROKEN:
-                table[role, state, e.END] = s.DONE
-                table[role, state, e.VIOLATION] = s.BROKEN
-    return table
-
-
-TRANSITIONS: Mapping[tuple[Role, State, Event], State] = MappingProxyType(_table())
-"""(role, state, event) -> next state. What is missing is forbidden."""
+__all__ = [
+    "BYE",
+    "GET",
+    "READABLE",
+    "RESET",
+    "TRANSITIONS",
+    "Ending",
+    "Event",
+    "Features",
+    "Kind",
+    "Peer",
+    "Reply",
+    "Request",
+    "RequesterSession",
+    "ResponderSession",
+    "Role",
+    "State",
+]
 
 _REQUESTS = {
     RESET: (Event.STOCK_RESET, Event.RESET),
     GET: (Event.STOCK_CALL, Event.GET),
     BYE: (Event.STOCK_CALL, Event.BYE),
 }
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the model's first upgraded reply says of its policy: public method and attribute names."""
-
-    policy_name: str
-    methods: frozenset[str] = frozenset()
-    attributes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A successful reply. `timing` holds seconds by name (`queue`, `infer`), where the peer tells."""
-
-    value: Wire
-    timing: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request as the dispatcher needs it, whichever shape it came in.
-
-    `id`, `accept`, `episode_id` and `episode` are None or empty from a stock peer (`is_stock`). The commands `GET` and
-    `BYE` mean what they say only where `is_stock` is false; from a stock peer they are names like any other.
-    """
-
-    cmd: str
-    args: tuple[Wire, ...] = ()
-    kwargs: Mapping[str, Wire] = field(default_factory=dict)
-    id: int | None = None
-    accept: frozenset[str] = frozenset()
-    episode_id: str | None = None
-    episode: Mapping[str, Wire] | None = None
-
-    @property
-    def is_stock(self) -> bool:
-        return self.id is None
 
 
 class _Session:
@@ -205,7 +89,7 @@ class _Session:
         after = TRANSITIONS.get((self._role, self._state, event))
         if after is None:
             if event in self._local:
-                raise LocalProtocolError(_forbidden(self._role, self._state, event))
+                raise LocalProtocolError(forbidden(self._role, self._state, event))
             raise self._violation(f"a {event.value} came in state {self._state.value}, where none is allowed")
         return after
 
@@ -222,11 +106,11 @@ class _Session:
         if len(view) and view[0] == 0xFF:
             raise self._violation("the peer sent a binary body, which it was not offered")
         try:
-            message = json_to_numpy(body)
+            message = decode(body)
         except ProtocolError as problem:
             raise self._violation(str(problem)) from None
         if not isinstance(message, dict):
-            raise self._violation(f"a message is {_a(message)}, not a JSON object")
+            raise self._violation(f"a message is {kind_of(message)}, not a JSON object")
         return message
 
     def received_eof(self) -> Ending:
@@ -255,6 +139,7 @@ class RequesterSession(_Session):
         self._peer = Peer.STOCK if wire == "stock" else Peer.UNKNOWN
         self._last_id = 0
         self._cmd = ""
+        self._owed: int | None = None  # the call that a goodbye overtook
         self._episode_id: str | None = None
         self._features: Features | None = None
 
@@ -294,7 +179,7 @@ class RequesterSession(_Session):
                 return self._ours(cmd, Event.CALL, message)
             episode_id = None if episode is None else episode.get("id")
             if not (episode_id is None or isinstance(episode_id, str)):
-                raise EncodeError(f"episode.id: must be a string, not {_a(episode_id)}")
+                raise EncodeError(f"episode.id: must be a string, not {kind_of(episode_id)}")
             message["episode_id"] = episode_id
             if episode is not None:
                 message["episode"] = dict(episode)
@@ -313,8 +198,15 @@ class RequesterSession(_Session):
         return self._ours(GET, Event.GET, message)
 
     def bye(self) -> list[Buffer]:
-        """The frame that says that the run is over. Only towards a peer of ours; a stock one is simply closed."""
-        return self._ours(BYE, Event.BYE, {"args": [], "kwargs": {}})
+        """The frame that says that the run is over. Only towards a peer of ours; a stock one is simply closed.
+
+        Unlike everything else it may be sent while a reply is owed (somebody pressed Ctrl-C in the middle of a call).
+        That reply then still comes before the farewell: receive until `ending` is set.
+        """
+        owed = self._last_id if self._state is State.OURS_BUSY else None
+        frame = self._ours(BYE, Event.BYE, {"args": [], "kwargs": {}})
+        self._owed = owed
+        return frame
 
     def receive(self, body: Buffer) -> Reply:
         """The reply in `body`.
@@ -334,10 +226,11 @@ class RequesterSession(_Session):
                 self._features = self._read_features(message.get("policy"))
         kind = message.get("kind") if upgraded else None
         if not (kind is None or isinstance(kind, str)):
-            raise self._violation(f"a reply to {self._cmd} has a kind that is {_a(kind)}")
+            raise self._violation(f"a reply to {self._cmd} has a kind that is {kind_of(kind)}")
         event = Event.STOCK_REPLY
         if upgraded:
-            event = Event.BYE_REPLY if self._state is State.LEAVING else Event.REPLY
+            last = self._state is State.LEAVING and message["id"] == self._last_id
+            event = Event.BYE_REPLY if last else Event.REPLY
         timing = self._read_timing(message.get("timing")) if upgraded else None
         self._state = self._next(event)
         if self._peer is Peer.UNKNOWN:
@@ -381,14 +274,16 @@ class RequesterSession(_Session):
         return frame
 
     def _accept_id(self, value: Wire) -> None:
-        if type(value) is not int or value != self._last_id:
-            raise self._violation(f"the reply to request {self._last_id} ({self._cmd}) carries the id {_clip(value)}")
+        if type(value) is int and value == self._owed:
+            self._owed = None
+        elif type(value) is not int or value != self._last_id:
+            raise self._violation(f"the reply to request {self._last_id} ({self._cmd}) carries the id {clip(value)}")
 
     def _read_features(self, policy: Wire) -> Features:
         if not isinstance(policy, dict):
             raise self._violation("the first reply of an upgraded peer does not describe its policy")
         name, methods, attributes = (policy.get(key) for key in ("name", "methods", "attributes"))
-        if not (isinstance(name, str) and _texts(methods) and _texts(attributes)):
+        if not (isinstance(name, str) and are_texts(methods) and are_texts(attributes)):
             raise self._violation("the description of the peer's policy lacks name, methods or attributes")
         return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)))
 
@@ -396,7 +291,7 @@ class RequesterSession(_Session):
         if timing is None:
             return None
         if not isinstance(timing, dict):
-            raise self._violation(f"the timing of a reply is {_a(timing)}, not an object")
+            raise self._violation(f"the timing of a reply is {kind_of(timing)}, not an object")
         return {
             name: float(seconds)
             for name, seconds in timing.items()
@@ -436,12 +331,12 @@ class ResponderSession(_Session):
         message = self._read(body)
         cmd = message.get("cmd")
         if not isinstance(cmd, str):
-            raise self._violation(f"a request's cmd is {_a(cmd)}, not a string")
-        request = self._read_upgraded(cmd, message) if "id" in message else _read_stock(cmd, message)
+            raise self._violation(f"a request's cmd is {kind_of(cmd)}, not a string")
+        request = self._read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
         after = self._next(_REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock])
         if request.id is not None:
             if request.id != self._last_id + 1:
-                raise self._violation(f"request {cmd} carries the id {_clip(request.id)}, not {self._last_id + 1}")
+                raise self._violation(f"request {cmd} carries the id {clip(request.id)}, not {self._last_id + 1}")
             self._last_id = request.id
         self._state, self._request, self._started = after, request, True
         return request
@@ -505,55 +400,18 @@ class ResponderSession(_Session):
     def _read_upgraded(self, cmd: str, message: dict[str, Wire]) -> Request:
         number, accept = message["id"], message.get("accept")
         if type(number) is not int:
-            raise self._violation(f"request {_clip(cmd)} has an id that is {_a(number)}, not an integer")
-        if not _texts(accept):
-            raise self._violation(f"request {_clip(cmd)} does not say which formats it accepts")
+            raise self._violation(f"request {clip(cmd)} has an id that is {kind_of(number)}, not an integer")
+        if not are_texts(accept):
+            raise self._violation(f"request {clip(cmd)} does not say which formats it accepts")
         formats = frozenset(cast("list[str]", accept))
         if "args" not in message:  # the probe of a fresh connection, still in the stock shape
-            return Request(cmd, _stock_args(message.get("obs")), id=number, accept=formats)
+            return Request(cmd, stock_args(message.get("obs")), id=number, accept=formats)
         args, kwargs = message["args"], message.get("kwargs", {})
         episode_id, episode = message.get("episode_id"), message.get("episode")
         if not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise self._violation(f"request {_clip(cmd)} needs a list of args and an object of kwargs")
+            raise self._violation(f"request {clip(cmd)} needs a list of args and an object of kwargs")
         if not (episode_id is None or isinstance(episode_id, str)):
-            raise self._violation(f"request {_clip(cmd)} has an episode_id that is {_a(episode_id)}")
+            raise self._violation(f"request {clip(cmd)} has an episode_id that is {kind_of(episode_id)}")
         if not (episode is None or isinstance(episode, dict)):
-            raise self._violation(f"request {_clip(cmd)} has an episode that is {_a(episode)}, not an object")
+            raise self._violation(f"request {clip(cmd)} has an episode that is {kind_of(episode)}, not an object")
         return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode)
-
-
-def _read_stock(cmd: str, message: dict[str, Wire]) -> Request:
-    return Request(cmd, _stock_args(message.get("obs")))
-
-
-def _stock_args(obs: Wire) -> tuple[Wire, ...]:
-    """What a stock server calls the method with: nothing for None, a dict's `_args` spread out, else the value."""
-    if obs is None:
-        return ()
-    if isinstance(obs, dict) and "_args" in obs:
-        spread = obs["_args"]
-        return tuple(spread) if isinstance(spread, list) else (spread,)
-    return (obs,)
-
-
-def _forbidden(role: Role, state: State, event: Event) -> str:
-    if role is Role.REQUESTER and state is State.FRESH:
-        return f"the first request of a connection must be {RESET}, not a {event.value}"
-    if event in (Event.GET, Event.BYE):
-        return f"a {event.value} is understood by an upgraded peer that owes no reply, not in state {state.value}"
-    return f"a {event.value} is not allowed in state {state.value}"
-
-
-def _texts(value: Wire) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _a(value: object) -> str:
-    """`value`'s kind, for an error message."""
-    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return "nothing" if value is None else names.get(type(value), "an array")
-
-
-def _clip(value: object) -> str:
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge integer"
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -16,10 +16,10 @@ import trio
 from trio import socket as trio_socket
 
 from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
-from framing.frames import DEFAULT_MAX_FRAME, Buffer, FrameDecoder
+from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
 from robopro_eval.transport import sockets
 from robopro_eval.transport.addresses import Address, check_address
-from robopro_eval.transport.blocking import IOV_MAX, drop_sent, gone
+from robopro_eval.transport.blocking import IOV_MAX, acknowledge, drop_sent, gone
 from robopro_eval.transport.errors import NobodyCame
 from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY, Retry
 
@@ -254,6 +254,8 @@ class _SocketLine:
         with _as_os_error():
             count = await self._sock.recv_into(decoder.get_buffer())
         decoder.buffer_updated(count)
+        if count == HEADER.size:
+            acknowledge(self._sock)
         return count
 
     async def receive_buffered(self, decoder: FrameDecoder) -> int:

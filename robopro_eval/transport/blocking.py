@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
-from framing.errors import DeadlineExceeded, PeerGone
-from framing.frames import DEFAULT_MAX_FRAME, Buffer, FrameDecoder
+from framing.errors import DeadlineExceeded, PeerGone, WireError
+from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.retry import describe
 from robopro_eval.transport.sockets import peer_address
@@ -24,7 +26,7 @@ class BlockingChannel:
     Takes over `sock`. Deadlines are per frame, on a monotonic clock. Raises only PeerGone, DeadlineExceeded and
     ProtocolError; after any of them the channel is closed, except that a frame which had arrived before a send failed
     is still delivered by the next `receive` (a stock server says why it closes, then closes). Ctrl-C interrupts every
-    wait and also leaves the channel closed, because half a frame may have been sent.
+    wait: a send leaves the channel closed, because half a frame may have gone out; a receive leaves it as it was.
     """
 
     def __init__(self, sock: socket.socket, max_frame: int = DEFAULT_MAX_FRAME) -> None:
@@ -66,7 +68,7 @@ class BlockingChannel:
             while (body := self._decoder.next_frame()) is None:
                 self._check_open()
                 self._read_some(deadline, timeout)
-        except BaseException:
+        except WireError:
             self.close()
             raise
         return body
@@ -93,6 +95,8 @@ class BlockingChannel:
         if count == 0:
             raise gone(self.peer, self._decoder, None, "")
         self._decoder.buffer_updated(count)
+        if count == HEADER.size:
+            acknowledge(self._sock)
 
     def _wait(self, event: int, deadline: float | None, message: str) -> None:
         poller = select.poll()
@@ -123,6 +127,21 @@ class BlockingChannel:
             raise self._failure
         if self.closed:
             raise PeerGone(f"the connection to {self.peer} is closed")
+
+
+class _HasOptions(Protocol):
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None: ...
+
+
+def acknowledge(sock: _HasOptions) -> None:
+    """A header came alone. A stock peer's Nagle keeps the body back until that is acknowledged: do so at once.
+
+    (The option lasts for one acknowledgement only; that is why it is not set once and for all.)
+    """
+    option = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+    if option is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, option, 1)
 
 
 def drop_sent(rest: list[memoryview], sent: int) -> list[memoryview]:

@@ -1,0 +1,103 @@
+"""The messages of the wire, once they are read: requests, replies, and what a policy offers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from framing.decoding import Wire
+
+RESET = "reset_model"
+"""The command that begins an episode; on a fresh connection nothing may come before it."""
+
+GET = "__get__"
+BYE = "__bye__"
+READABLE = ("json",)
+"""The body formats that this implementation reads. The binary body will join them."""
+
+
+class Peer(enum.Enum):
+    """What is on the other end."""
+
+    UNKNOWN = "unknown"
+    STOCK = "stock"
+    OURS = "ours"
+
+
+class Kind(str, enum.Enum):
+    """What an upgraded reply says about itself, in the key `kind`."""
+
+    OK = "ok"
+    POLICY_ERROR = "policy_error"
+    UNKNOWN_METHOD = "unknown_method"
+    BAD_ARGUMENTS = "bad_arguments"
+    STALE_EPISODE = "stale_episode"
+    CANNOT_SEND = "cannot_send"
+    PROTOCOL_ERROR = "protocol_error"
+    BYE = "bye"
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the model's first upgraded reply says of its policy: public method and attribute names."""
+
+    policy_name: str
+    methods: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A successful reply. `timing` holds seconds by name (`queue`, `infer`), where the peer tells."""
+
+    value: Wire
+    timing: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the dispatcher needs it, whichever shape it came in.
+
+    `id`, `accept`, `episode_id` and `episode` are None or empty from a stock peer (`is_stock`). The commands `GET` and
+    `BYE` mean what they say only where `is_stock` is false; from a stock peer they are names like any other.
+    """
+
+    cmd: str
+    args: tuple[Wire, ...] = ()
+    kwargs: Mapping[str, Wire] = field(default_factory=dict)
+    id: int | None = None
+    accept: frozenset[str] = frozenset()
+    episode_id: str | None = None
+    episode: Mapping[str, Wire] | None = None
+
+    @property
+    def is_stock(self) -> bool:
+        return self.id is None
+
+
+def stock_args(obs: Wire) -> tuple[Wire, ...]:
+    """What a stock server calls the method with: nothing for None, a dict's `_args` spread out, else the value."""
+    if obs is None:
+        return ()
+    if isinstance(obs, dict) and "_args" in obs:
+        spread = obs["_args"]
+        return tuple(spread) if isinstance(spread, list) else (spread,)
+    return (obs,)
+
+
+def are_texts(value: Wire) -> bool:
+    """True for a list of strings."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def kind_of(value: object) -> str:
+    """`value`'s kind, for an error message."""
+    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+    return "nothing" if value is None else names.get(type(value), "an array")
+
+
+def clip(value: object) -> str:
+    """`value` for an error message: one short line, whatever the peer sent."""
+    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge integer"
+    return text if len(text) <= 60 else text[:57] + "..."
