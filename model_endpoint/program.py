@@ -78,8 +78,14 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
                 service = Service(thread, features, say, note, max_frame, max_waiting=settings.max_waiting)
                 try:
                     await _serve(service, settings)
+                except UserError:
+                    if service.tally.simulators:
+                        say(f"served {service.tally}")
+                    raise
                 finally:
-                    say(f"{'done' if outcome.signal is None else 'stopped'}: served {service.tally}")
+                    if outcome.signal is not None:
+                        say(f"stopped: served {service.tally}")
+                say(f"done: served {service.tally}")
             except UserError as error:
                 outcome.error = error
         nursery.cancel_scope.cancel()
@@ -90,7 +96,12 @@ async def _serve(service: Service, settings: ModelSettings) -> None:
     if settings.model_as_client:
         port = settings.port if settings.sim_server_port is None else settings.sim_server_port
         address = Address(settings.sim_server_host, port)
-        await service.dial(address, attempts=settings.model_client_max_attempts, status_seconds=every)
+        await service.dial(
+            address,
+            attempts=settings.model_client_max_attempts,
+            interval=settings.model_client_retry_seconds,
+            status_seconds=every,
+        )
     else:
         await service.listen(Address(settings.model_server_bind, settings.port), status_seconds=every)
 

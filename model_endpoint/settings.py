@@ -78,12 +78,21 @@ class ModelSettings(ProgramSettings):
     )
     model_client_max_attempts: int = knob(
         DEFAULT_ATTEMPTS,
-        f"times to dial, {RETRY_SECONDS:g} s apart, before giving up; a malformed address fails at once, a name that "
-        f"does not resolve after {NAME_ATTEMPTS} tries",
+        "times to dial before giving up; a malformed address fails at once, a name that does not resolve after "
+        f"{NAME_ATTEMPTS} tries",
         group="Dialing (the simulator listens)",
         env="MODEL_CLIENT_MAX_ATTEMPTS",
         reason="over an hour: the simulator's job may wait in a queue",
         ge=1,
+        for_policy=False,
+    )
+
+    model_client_retry_seconds: float = knob(
+        RETRY_SECONDS,
+        "seconds between two attempts to dial",
+        group="Dialing (the simulator listens)",
+        reason="what RoboPRO's scripts wait",
+        gt=0,
         for_policy=False,
     )
 

@@ -1,0 +1,400 @@
+"""The real program over loopback: lines, exit codes, signals, and a stock simulator in both directions."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+sys.path.append(str(TESTS))
+from stock_peer import EchoPolicy, SimClient, episode  # noqa: E402
+
+ECHO = f"""
+import sys
+sys.path.append({str(TESTS)!r})
+from stock_peer import EchoPolicy
+
+class Model(EchoPolicy):
+    def __init__(self, usr_args):
+        super().__init__()
+        self.usr_args = {{key: value for key, value in usr_args.items() if value is not None}}
+
+    def arguments(self):
+        return self.usr_args
+
+def get_model(usr_args):
+    return Model(usr_args)
+"""
+
+SLOW = """
+import time
+
+class Slow:
+    def reset_model(self):
+        pass
+
+    def nap(self, seconds):
+        print("napping", flush=True)
+        time.sleep(seconds)
+        return seconds
+
+def get_model(usr_args):
+    print("loading", flush=True)
+    time.sleep(float(usr_args.get("load_seconds") or 0))
+    return Slow()
+"""
+
+
+STOCK_ARGUMENTS = """
+    --port 0 --config policy/echo/deploy_policy.yml --overrides --task_name put_cup_in_box
+    --task_config bench_demo_study_clean --ckpt_setting simserver --seed 0 --policy_name echo
+    --checkpoint_path /ckpt/da3 --smooth 0.7 --instruction_type unseen
+"""
+
+
+class Program:
+    """``eval-model`` as a process, its lines as they come."""
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, script: Sequence[str] = (), **environ: str) -> None:
+        command = [sys.executable, *(script or ("-m", "model_endpoint.cli")), *arguments]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("MODEL_", "SIM_", "PYTHONIO"))}
+        env |= {"LC_ALL": "C", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **environ}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env)
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._readers = [
+            threading.Thread(target=self._read, args=(self.process.stdout, self.out, True), daemon=True),
+            threading.Thread(target=self._read, args=(self.process.stderr, self.err, False), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: object, into: list[str], announce: bool) -> None:
+        for raw in stream:  # type: ignore[attr-defined]
+            line = raw.decode("utf-8").rstrip("\n")
+            into.append(line)
+            if announce:
+                self._lines.put(line)
+
+    def line(self, start: str) -> str:
+        """The next line on stdout that starts so."""
+        deadline = time.monotonic() + 20
+        while True:
+            line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            if line.startswith(start):
+                return line
+
+    def port(self) -> int:
+        match = re.fullmatch(
+            r"🚀 Model server listening on localhost:(\d+) — waiting for simulator to connect\.\.\.",
+            self.line("🚀"),
+        )
+        assert match is not None
+        return int(match[1])
+
+    def end(self, timeout: float = 10.0) -> int:
+        code = self.process.wait(timeout)
+        for reader in self._readers:
+            reader.join(5)
+        return code
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[object]:
+    programs: list[Program] = []
+
+    def run(*arguments: str, script: Sequence[str] = (), **environ: str) -> Program:
+        programs.append(Program(arguments, tmp_path, script, **environ))
+        return programs[-1]
+
+    yield run
+    for program in programs:
+        if program.process.poll() is None:
+            program.process.kill()
+            program.process.wait()
+
+
+def expected(calls: int) -> list[np.ndarray]:
+    return episode(EchoPolicy(), calls)
+
+
+def same(actions: list[np.ndarray], calls: int) -> bool:
+    return len(actions) == calls and all(
+        np.array_equal(one, other) and one.dtype == other.dtype
+        for one, other in zip(actions, expected(calls), strict=True)
+    )
+
+
+def test_listening_serves_stock_simulators_one_after_another(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("echo", ECHO)), "--port", "0")
+    port = program.port()
+    for _ in range(2):
+        sim = SimClient.dial("localhost", port)
+        assert same(episode(sim, 2), 2)
+        sim.close()
+        assert program.line("🔗").startswith("🔗 Simulator connected from ('127.0.0.1', ")
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert program.out[-1] == "stopped: served 2 simulators, 2 episodes, 12 calls"
+    assert "Traceback" not in "\n".join(program.err)
+
+
+def test_dialing_serves_a_stock_simulator_and_ends_with_it(start, write_policy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        program = start(
+            "--policy_name",
+            str(write_policy("echo", ECHO)),
+            "--port",
+            "1",  # SIM_SERVER_PORT beats it
+            MODEL_AS_CLIENT="1",
+            SIM_SERVER_HOST="localhost",
+            SIM_SERVER_PORT=port,
+        )
+        sim = SimClient.listen(listener)
+        assert program.line("🔗") == f"🔗 Model connected to SIM server at localhost:{port}"
+        assert same(episode(sim, 3), 3)
+        sim.close()
+    assert program.end() == 0
+    assert program.out[-1] == "done: served 1 simulator, 1 episode, 8 calls"
+
+
+def test_dialing_falls_back_to_port_and_waits_for_the_simulator(start, write_policy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    program = start(
+        "--policy_name",
+        str(write_policy("echo", ECHO)),
+        "--port",
+        str(port),
+        "--model_client_retry_seconds",
+        "0.2",
+        MODEL_AS_CLIENT="1",
+    )
+    deadline = time.monotonic() + 15
+    while not any("ready" in line for line in program.err):  # loaded, dialing, nobody there yet
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        listener.settimeout(15)
+        sim = SimClient.listen(listener)
+        sim.reset_model()
+        sim.close()
+    assert program.end() == 0
+
+
+def test_the_stock_door_takes_the_stock_command_line(start, write_policy) -> None:
+    write_policy("echo", ECHO, **{"deploy_policy.yml": "policy_name: null\nstep: 50\nseed: 7\nckpt_setting: null\n"})
+    program = start(
+        *STOCK_ARGUMENTS.split(),
+        script=(str(ROOT / "scripts" / "policy_model_server.py"),),
+    )
+    sim = SimClient.dial("localhost", program.port())
+    arguments = sim.arguments()
+    wanted = {
+        "task_name": "put_cup_in_box",
+        "task_config": "bench_demo_study_clean",
+        "ckpt_setting": "simserver",
+        "seed": 0,
+        "policy_name": "echo",
+        "checkpoint_path": "/ckpt/da3",
+        "smooth": 0.7,
+        "instruction_type": "unseen",
+        "step": 50,
+    }
+    assert {key: arguments.get(key) for key in wanted} == wanted
+    sim.close()
+
+
+def test_an_error_of_the_policy_keeps_the_connection(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("echo", ECHO)), "--port", "0")
+    sim = SimClient.dial("localhost", program.port())
+    sim.reset_model()
+    with pytest.raises(
+        RuntimeError, match=r"echo\.fail\(\) failed: ValueError: the policy was asked to fail\nTraceback"
+    ):
+        sim.fail()
+    with pytest.raises(RuntimeError, match=r"no public method 'typo'; it has: .*get_action"):
+        sim.typo()
+    assert sim.echo("still here") == "still here"
+    sim.close()
+
+
+def test_strangers_cost_a_line_each(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("echo", ECHO)), "--port", "0")
+    port = program.port()
+    socket.create_connection(("localhost", port)).close()
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff\x00", os.urandom(4096)):
+        with socket.create_connection(("localhost", port), timeout=10) as stranger:
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+    sim = SimClient.dial("localhost", port)
+    assert same(episode(sim, 1), 1)
+    sim.close()
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 143
+    assert sum("level=warning" in line for line in program.err) == 4
+    assert "Traceback" not in "\n".join(program.err)
+
+
+def ask_without_waiting(port: int, body: bytes) -> socket.socket:
+    sock = socket.create_connection(("localhost", port), timeout=10)
+    sock.sendall(len(body).to_bytes(4, "big") + body)
+    return sock
+
+
+def test_ctrl_c_under_a_running_call_ends_within_seconds(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--stop_seconds", "0.5")
+    sock = ask_without_waiting(program.port(), b'{"cmd": "nap", "obs": 60}')
+    program.line("napping")
+    begun = time.monotonic()
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert time.monotonic() - begun < 5
+    assert program.out[-1] == "stopped: served 1 simulator, 0 episodes, 1 call"
+    assert "still in a call after 0.5 s" in program.err[-1]
+    sock.close()
+
+
+def test_a_second_ctrl_c_ends_at_once(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--stop_seconds", "60")
+    sock = ask_without_waiting(program.port(), b'{"cmd": "nap", "obs": 60}')
+    program.line("napping")
+    program.process.send_signal(signal.SIGINT)
+    program.line("stopped")
+    begun = time.monotonic()
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert time.monotonic() - begun < 2
+    sock.close()
+
+
+def test_a_call_that_ends_in_time_is_waited_for(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--stop_seconds", "20")
+    sock = ask_without_waiting(program.port(), b'{"cmd": "nap", "obs": 0.7}')
+    program.line("napping")
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert not any("still in a call" in line for line in program.err)
+    sock.close()
+
+
+def test_nothing_is_announced_before_the_policy_is_loaded_and_ctrl_c_works_meanwhile(start, write_policy) -> None:
+    folder = write_policy("slow", SLOW)
+    program = start(
+        "--policy_name", str(folder), "--port", "0", "--stop_seconds", "0.2", "--overrides", "--load_seconds", "60"
+    )
+    program.line("loading")
+    program.process.send_signal(signal.SIGINT)
+    assert program.end() == 130
+    assert program.out == ["loading"]
+
+
+def test_a_late_result_of_a_dead_session_reaches_nobody(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0")
+    port = program.port()
+    dead = ask_without_waiting(port, b'{"cmd": "nap", "obs": 0.5}')
+    program.line("napping")
+    dead.close()
+    sim = SimClient.dial("localhost", port)
+    assert sim.reset_model() is None
+    assert sim.nap(0.01) == 0.01
+    sim.close()
+
+
+def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--policy-hang-timeout", "0.3")
+    sock = ask_without_waiting(program.port(), b'{"cmd": "nap", "obs": 60}')
+    assert program.end() == 1
+    assert any("in nap" in line for line in program.err)
+    assert "--policy-hang-timeout" in program.err[-1]
+    sock.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "code", "message"),
+    [
+        (["--policy_name", "nope"], {}, 2, "error: no policy 'nope'; tried "),
+        ([], {}, 2, "error: which policy? give --policy_name"),
+        (["--policy_name", "echo", "--port", "70000"], {}, 2, "error: --port: '70000'"),
+        (["--policy_name", "echo", "--prot", "1"], {}, 2, "error: unknown setting --prot; did you mean --port?"),
+        (["--policy_name", "echo"], {"SIM_SERVER_PORT": "x"}, 2, "error: environment variable SIM_SERVER_PORT"),
+        (["--policy_name", "broken"], {}, 1, "error: policy 'broken' could not be imported: ValueError: bad day ("),
+        (
+            ["--policy_name", "echo"],
+            {"MODEL_AS_CLIENT": "1", "SIM_SERVER_HOST": "http://node"},
+            2,
+            "error: 'http://node' is a URL, not a host",
+        ),
+        (
+            ["--policy_name", "echo", "--port", "1"],
+            {"MODEL_AS_CLIENT": "1", "MODEL_CLIENT_MAX_ATTEMPTS": "1"},
+            1,
+            "error: ",
+        ),
+        (["--policy_name", "echo"], {"MODEL_SERVER_BIND": "203.0.113.7"}, 1, "error: "),
+    ],
+    ids=["policy", "none", "port", "typo", "variable", "import", "host", "refused", "bind"],
+)
+def test_bad_input_is_one_sentence(start, write_policy, arguments, environ, code, message) -> None:
+    write_policy("echo", ECHO)
+    write_policy("broken", "raise ValueError('bad day')\n")
+    program = start(*arguments, **environ)
+    assert program.end() == code
+    assert program.err[-1].startswith(message)
+    assert len([line for line in program.err if line.startswith("error")]) == 1
+    assert "Traceback" not in "\n".join(program.err)
+
+
+def test_debug_shows_the_traceback(start, write_policy) -> None:
+    program = start("--debug", "--policy_name", str(write_policy("broken", "raise ValueError('bad day')\n")))
+    assert program.end() == 1
+    assert any("Traceback" in line for line in program.err)
+    assert program.err[-1].startswith("error: policy 'broken' could not be imported")
+
+
+def test_a_port_in_use_says_so(start, write_policy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        program = start("--policy_name", str(write_policy("echo", ECHO)), "--port", str(taken.getsockname()[1]))
+        assert program.end() == 1
+        assert str(taken.getsockname()[1]) in program.err[-1]
+        assert program.out == []
+
+
+def test_help_is_quick_and_complete(start) -> None:
+    begun = time.monotonic()
+    program = start("--help")
+    assert program.end() == 0
+    assert time.monotonic() - begun < 2  # about 0.2 s of its own, and a busy machine
+    page = "\n".join(program.out)
+    for word in (
+        "MODEL_AS_CLIENT",
+        "SIM_SERVER_HOST",
+        "SIM_SERVER_PORT",
+        "MODEL_CLIENT_MAX_ATTEMPTS",
+        "MODEL_SERVER_BIND",
+        "--checkpoint_path",
+        "--policy_hang_timeout",
+        "default 1000",
+        "130",
+    ):
+        assert word in page
