@@ -82,6 +82,8 @@ class EpisodeSpec:
     policy: str
     instruction_type: str
     collision_metrics: bool
+    step_lim: int | None
+    """Actions an episode may take; None: the task's own limit."""
     video_camera: str | None
     """None: no video."""
     folder: Path
@@ -214,6 +216,8 @@ class EpisodeRunner:
             self._env.setup_demo(**self._setup_kwargs(), seed=seed, now_ep_num=episode, is_test=True, eval_mode=True)
             prompt = self._benchmark.instruction(spec.task, spec.config, seed, kind=spec.instruction_type)
             self._env.set_instruction(prompt)
+            if spec.step_lim is not None:
+                self._env.step_lim = spec.step_lim
         except Exception as error:
             # By name: every benchmark brings its own class of it.
             unstable = type(error).__name__ == "UnStableError"

@@ -96,6 +96,7 @@ class Prepared:
             policy=self.policy,
             instruction_type=settings.instruction_type,
             collision_metrics=settings.collision_metrics,
+            step_lim=settings.step_lim,
             video_camera=self.video_camera,
             folder=folder,
         )

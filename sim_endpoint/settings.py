@@ -138,6 +138,13 @@ class SimSettings(ProgramSettings):
     max_invalid_in_row: int = knob(
         3, "Stop the run after so many seeds in a row without a result", group=HOW, reason="Something is broken", ge=1
     )
+    step_lim: int | None = knob(
+        None,
+        "Stop every episode after so many actions instead of the task's own limit; for trying things out",
+        group=HOW,
+        reason="Results with another limit are not comparable",
+        ge=1,
+    )
     collision_metrics: bool = knob(True, "Measure collisions (for HSR)", group=HOW, env="EVAL_COLLISION_METRICS")
     debug: bool = knob(False, "Show tracebacks", group=HOW)
 

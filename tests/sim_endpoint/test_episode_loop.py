@@ -1,0 +1,233 @@
+"""The episode loop against a small world: whose fault it is decides what becomes of the episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sim_fakes import (
+    COLLIDING_SEED,
+    CRASHING_SEED,
+    UNSOLVABLE_SEED,
+    UNSTABLE_SEED,
+    ChainSupply,
+    FakeSource,
+    Rig,
+    act,
+)
+
+from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
+from robopro_eval.records import read_jsonl
+from sim_endpoint.episode import MAX_IDLE_EVALS, ExpertController, PolicyController
+from sim_endpoint.runner import FixedSupply
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def metrics(rig: Rig) -> list[dict[str, Any]]:
+    return read_jsonl(rig.results.path / "_metrics.jsonl")
+
+
+def attempts(rig: Rig) -> list[dict[str, Any]]:
+    return read_jsonl(rig.results.path / "_attempts.jsonl")
+
+
+def test_a_good_run(rig: Rig) -> None:
+    source = FakeSource(attributes={"exec_actions": 20})
+    assert rig.play([1, 2, COLLIDING_SEED], source=source) is None
+    lines = metrics(rig)
+    assert [(line["seed"], line["success"], line["hard_success"], line["steps"]) for line in lines] == [
+        (1, True, True, 3),
+        (2, True, True, 3),
+        (COLLIDING_SEED, True, False, 3),
+    ]
+    assert lines[2]["collision_names"] == ["table"]
+    assert lines[2]["collision_count"] == 1
+    assert lines[0]["reason"] is None
+    assert lines[0]["prompt"] == "push the button"
+    assert lines[0]["exec_actions"] == 20
+    assert lines[0]["episode"] == 0
+    assert lines[0]["state_hash"] == "1:3:3"
+    assert lines[0]["model_seconds"] == pytest.approx(0.002)  # reset_model and three queries, 0.5 ms each
+    assert lines[0]["wire_seconds"] == pytest.approx(0.002)
+    assert [line["outcome"] for line in attempts(rig)] == ["scored"] * 3
+    assert source.episodes[0].id == "study/push_button/bench_demo_study_clean/demo/1#1"
+    assert rig.env.closed == 3
+    assert rig.env.kwargs["enable_collision_metrics"] is True
+    assert "[3/3] push_button seed 669: SUCCESS (steps=3) SR 3/3" in rig.out.getvalue()
+
+
+def test_the_step_limit_ends_an_episode(rig: Rig) -> None:
+    rig.play([1], source=FakeSource(lambda *_: -np.ones(14)))
+    assert (metrics(rig)[0]["reason"], metrics(rig)[0]["steps"]) == ("step_limit", 20)
+
+
+def test_success_at_the_last_action_counts(rig: Rig) -> None:
+    actions = iter([*[-np.ones(14)] * 17, *[np.ones(14)] * 3])
+    rig.play([1], source=FakeSource(lambda name, *_: None if name == "reset_model" else next(actions)))
+    assert (metrics(rig)[0]["success"], metrics(rig)[0]["steps"]) == (True, 20)
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def _second_query_of_the_first_episode(error: Exception) -> Any:
+    count = iter(range(100))
+
+    def behave(name: str, *_: object) -> object:
+        if name == "get_action" and next(count) == 1:
+            raise error
+        return np.ones(14)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("behave", "evaluate", "words"),
+    [
+        (_second_query_of_the_first_episode(PolicyError("boom", kind="policy_error")), act, "policy_error: boom"),
+        (lambda name, *_: np.full(14, np.nan), act, "nan at position 0"),
+        (lambda name, *_: np.ones(7), act, "shape (7,)"),
+        (lambda name, *_: np.ones((30, 14)), act, "shape (30, 14)"),
+        (lambda name, *_: "up", act, "no numbers"),
+        (None, lambda env, model, obs: _raise(KeyError("front_camera")), "KeyError: 'front_camera'"),
+        (None, lambda env, model, obs: _raise(EncodeError("image: object")), "cannot_send"),
+        (None, lambda env, model, obs: env.take_action(np.ones(14), "delta_ee"), "'delta_ee'"),
+        (None, lambda env, model, obs: None, "without calling take_action"),
+    ],
+)
+def test_the_policys_fault_fails_the_episode_not_the_run(rig: Rig, behave: Any, evaluate: Any, words: str) -> None:
+    source = FakeSource(behave)
+    assert rig.play([1, 2], source=source, evaluate=evaluate) is None
+    lines = metrics(rig)
+    assert len(lines) == 2
+    assert lines[0]["success"] is False
+    assert words in lines[0]["reason"]
+    assert source.fault is None, "the connection stays open"
+    assert "WARNING: the first episode failed by an error" in rig.out.getvalue()
+
+
+def test_an_idle_eval_or_two_are_forgiven(rig: Rig) -> None:
+    calls = iter(range(100))
+
+    def hesitant(env: Any, model: Any, observation: Any) -> None:
+        if next(calls) % MAX_IDLE_EVALS == MAX_IDLE_EVALS - 1:
+            act(env, model, observation)
+
+    rig.play([1], evaluate=hesitant)
+    assert metrics(rig)[0]["success"] is True
+
+
+def test_an_unknown_method_in_the_first_episode_is_said_loudly(rig: Rig) -> None:
+    behave = _second_query_of_the_first_episode(PolicyError("no public method 'x'", kind="unknown_method"))
+    rig.play([1], source=FakeSource(behave))
+    assert "WARNING: the model does not have a method" in rig.out.getvalue()
+    assert metrics(rig)[0]["reason"].startswith("unknown_method")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [(PeerGone("gone"), "peer_gone"), (DeadlineExceeded("late"), "deadline"), (ProtocolError("junk"), "protocol")],
+)
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_lost_peer_makes_the_attempt_invalid_and_the_seed_runs_again(
+    rig: Rig, fault: Exception, kind: str, swallowed: bool
+) -> None:
+    first = FakeSource(_second_query_of_the_first_episode(fault))
+    second = FakeSource()
+
+    def evaluate(env: Any, model: Any, observation: Any) -> None:
+        try:
+            act(env, model, observation)
+        except Exception:
+            first.fault = fault
+            if not swallowed:
+                raise
+
+    supply = ChainSupply(iter([PolicyController("fake", source, evaluate, {}) for source in (first, second)]))
+    assert rig.play([1, 2], supply) is None
+    assert [(line["seed"], line["attempt"], line["success"]) for line in metrics(rig)] == [(1, 2, True), (2, 1, True)]
+    assert [(line["outcome"], line["error"]) for line in attempts(rig)][0] == ("invalid", kind)
+    assert second.episodes[0].id.endswith("/1#2")
+    assert rig.env.setups == [1, 1, 2]
+
+
+def test_at_most_five_attempts_then_three_seeds_in_a_row_stop_the_run(rig: Rig) -> None:
+    def endless() -> Any:
+        while True:
+            source = FakeSource(lambda *_: _raise(PeerGone("gone")))
+            yield PolicyController("fake", source, act, {})
+
+    stopped = rig.play([1, 2, 3, 4], ChainSupply(endless()))
+    assert stopped is not None
+    assert "3 seeds in a row" in stopped
+    assert rig.env.setups == [1] * 5 + [2] * 5 + [3] * 5
+    assert metrics(rig) == []
+
+
+def test_an_unstable_seed_is_invalid_once_and_the_next_one_runs(rig: Rig) -> None:
+    assert rig.play([UNSTABLE_SEED, 1]) is None
+    assert [line["seed"] for line in metrics(rig)] == [1]
+    first = attempts(rig)[0]
+    assert (first["outcome"], first["error"]) == ("invalid", "unstable")
+    assert "the tower fell over" in first["reason"]
+    assert rig.env.setups == [UNSTABLE_SEED, 1]
+
+
+def test_a_simulator_fault_is_not_the_policys(rig: Rig) -> None:
+    assert rig.play([CRASHING_SEED, 1]) is None
+    assert [line["seed"] for line in metrics(rig)] == [1]
+    assert rig.env.setups == [CRASHING_SEED] * 5 + [1]
+
+
+@pytest.mark.parametrize("where", ["take_action", "get_obs"])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_crash_inside_the_environment_is_found_even_if_the_policy_swallows_it(
+    rig: Rig, where: str, swallowed: bool
+) -> None:
+    def evaluate(env: Any, model: Any, observation: Any) -> None:
+        rig.env.crash_in = where
+        try:
+            env.get_obs()
+            act(env, model, observation)
+        except Exception:
+            if not swallowed:
+                raise
+        finally:
+            rig.env.crash_in = None
+
+    rig.play([1], evaluate=evaluate, max_attempts=2)
+    assert metrics(rig) == []
+    assert [line["error"] for line in attempts(rig)] == ["simulator"] * 2
+    assert where in attempts(rig)[0]["reason"]
+
+
+def test_expert_check_scans_on_and_a_list_counts_the_rejected_seed_as_missing(rig: Rig) -> None:
+    assert rig.play(None, episodes=2, expert_check=True) is None
+    assert [line["seed"] for line in metrics(rig)] == [100_000, 100_001]
+    assert rig.play([UNSOLVABLE_SEED, 5], expert_check=True) is None
+    assert [line["seed"] for line in metrics(rig)][2:] == [5]
+    assert "rejected" in [line["outcome"] for line in attempts(rig)]
+
+
+def test_the_expert_plays_without_a_model(rig: Rig) -> None:
+    assert rig.play([1, UNSOLVABLE_SEED], FixedSupply(ExpertController())) is None
+    assert [line["success"] for line in metrics(rig)] == [True, False]
+    assert metrics(rig)[0]["policy"] == "expert"
+
+
+def test_a_shorter_step_limit(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from sim_endpoint.episode import EpisodeRunner
+
+    rig = Rig(tmp_path)
+    rig.runner = EpisodeRunner(rig.env, rig.benchmark, replace(rig.spec, step_lim=2), rig.warnings.append)  # type: ignore[arg-type]
+    rig.play([1])
+    assert (metrics(rig)[0]["steps"], metrics(rig)[0]["reason"]) == (2, "step_limit")
