@@ -32,7 +32,7 @@ STATIC_CAMERAS = {
 # On the hand, in its frame (x approach, z towards the camera): above the palm, pitched towards the tool point so that
 # the fingertips are in view near the lower edge and the palm is just outside.
 WRIST_POSITION = (0.02, 0.0, 0.10)
-WRIST_PITCH = 0.38
+WRIST_PITCH = 0.33
 WRIST_FOV = 70.0
 
 
@@ -79,7 +79,7 @@ class CameraRig:
     def rgb(self, name: str) -> NDArray[np.uint8]:
         """The last picture of a camera, (240, 320, 3) uint8."""
         picture = self[name].get_picture("Color")[..., :3]
-        return (np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
+        return np.asarray(np.clip(picture, 0.0, 1.0) * 255.0 + 0.5, dtype=np.uint8)
 
     def depth(self, name: str) -> NDArray[np.float64]:
         """Distance along the optical axis in millimetres, (240, 320) float64; 0 where nothing was hit."""

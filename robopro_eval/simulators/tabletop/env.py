@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from robopro_eval.simulators.tabletop import control
 from robopro_eval.simulators.tabletop.catalogue import CAMERA_NAMES
 from robopro_eval.simulators.tabletop.collisions import CollisionMetrics
-from robopro_eval.simulators.tabletop.expert import Expert, ManipulationState
+from robopro_eval.simulators.tabletop.expert import ManipulationState
 from robopro_eval.simulators.tabletop.kinematics import Array
 from robopro_eval.simulators.names import UnknownName
 from robopro_eval.simulators.tabletop.observation import DEFAULT_DATA_TYPE, Observation, observe
@@ -61,7 +62,6 @@ class TabletopEnv:
         self._video = VideoWriter(DEFAULT_VIDEO_CAMERA)
         self._world: World | None = None
         self._side = "right"
-        self._expert: Expert | None = None
         self._collisions: SapienCollisions | None = None
 
     # --- life of an episode -------------------------------------------------------------------------------------------
@@ -106,7 +106,6 @@ class TabletopEnv:
         self._side = self._task.build(world, generator(self.task_name, config, self.seed))
         world.settle(SETTLE_SUBSTEPS, WATCH_SUBSTEPS)
         self._world = world
-        self._expert = self._task.expert(world, self._side)
         self.robot_link_names = link_names(world.arms)
         self.enable_collision_metrics = enable_collision_metrics
         self._collisions = self._watch_collisions(world) if enable_collision_metrics else None
@@ -122,9 +121,10 @@ class TabletopEnv:
     # --- what a policy sees and does ----------------------------------------------------------------------------------
 
     def get_obs(self) -> Observation:
-        """The observation of the present state; also kept in `now_obs`."""
-        self.now_obs = observe(self._open_world(), self._cameras, self.data_type)
-        return self.now_obs
+        """The observation of the present state; a copy of it is kept in `now_obs`."""
+        observation = observe(self._open_world(), self._cameras, self.data_type)
+        self.now_obs = copy.deepcopy(observation)
+        return observation
 
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
         """Execute one absolute action: `'qpos'` (14,) or `'ee'` (16,).
@@ -190,13 +190,12 @@ class TabletopEnv:
 
     def expert_action(self) -> Array:
         """The expert's next `ee` action (16,) from the present state."""
-        return self.expert_chunk(1)[0]
+        return np.asarray(self.expert_chunk(1)[0])
 
     def expert_chunk(self, rows: int = 30) -> Array:
         """The expert's next clean targets from the present state, (rows, 16) `ee` actions. See `tabletop.expert`."""
-        if self._expert is None:
-            raise RuntimeError("call setup_demo() before asking the expert")
-        return self._expert.chunk(self.manipulation_state(), rows)
+        expert = self._task.expert(self._open_world(), self._side)
+        return expert.chunk(self.manipulation_state(), rows)
 
     def expert_actions(self) -> Iterator[Array]:
         """Yield `ee` actions (16,), each computed from the state at that moment, until success or the expert's own limit."""

@@ -33,15 +33,24 @@ import numpy as np
 from robopro_eval.simulators.tabletop.kinematics import Array
 from robopro_eval.simulators.tabletop.robot import DOWN_QUATERNION, HOME_TOOL, SIDES, TOOL_OFFSET
 
-# Metres per action (25 Hz): 0.02 is half a metre per second.
-SPEED = 0.011
-VERTICAL_SPEED = 0.008
-CARRY_SPEED = 0.009
+# Metres per action (25 Hz): 0.008 is 0.2 m/s. Slow enough that a policy which answers with chunks of 30 actions looks again
+# when its hand is above the object.
+SPEED = 0.008
+VERTICAL_SPEED = 0.006
+CARRY_SPEED = 0.0075
 # Each action covers this share of the remaining way, so that motions end softly; the floor ends them at all.
 GAIN = 0.22
 SLOWEST = 0.002
+# Horizontal distance (m) from the grasp at which the tool may be fully down, must be fully up, and may close. The fingers
+# clear every object here by 14 mm or more on each side.
+FUNNEL_INNER, FUNNEL_OUTER = 0.008, 0.035
+ALIGNED = 0.010
 # Measured: the fingers close within about four actions.
 FINGER_SPEED = 0.25
+# Fingers within this of the object's width have met it; it is generous because a turned object is wider.
+SHUT_MARGIN = 0.10
+# Fingers this much further closed than the object's width hold nothing.
+EMPTY_MARGIN = 0.15
 # A gripper command below this holds something or tries to.
 CLOSED_BELOW = 0.5
 EE_WIDTH = 16
@@ -143,10 +152,11 @@ class PickAndPlace(Expert):
     def _in_hand(self, state: ManipulationState) -> bool:
         offset = state.tools[self.side] - state.objects[self.item]
         near = float(np.hypot(offset[0], offset[1])) < self.reach and abs(offset[2] - self.grasp) < self.reach
-        return near and state.grippers[self.side] < CLOSED_BELOW
+        empty = state.fingers[self.side] < self.held_opening - EMPTY_MARGIN
+        return near and not empty and state.grippers[self.side] < CLOSED_BELOW
 
     def _fingers_shut(self, state: ManipulationState) -> bool:
-        return state.fingers[self.side] < self.held_opening + 0.05
+        return state.fingers[self.side] < self.held_opening + SHUT_MARGIN
 
     def decide(self, state: ManipulationState) -> Targets:
         tool, gripper = self._work(state)
@@ -174,9 +184,9 @@ class PickAndPlace(Expert):
     def _approach(self, tool: Array, item: Array) -> tuple[Array, float]:
         point = item + np.array([0.0, 0.0, self.grasp])
         distance = float(np.hypot(*(point - tool)[:2]))
-        height = funnel(distance, self.grasp, self.hover, 0.006, 0.03)
+        height = funnel(distance, self.grasp, self.hover, FUNNEL_INNER, FUNNEL_OUTER)
         needed = float(item[2]) + height
-        if distance < 0.008 and abs(float(tool[2] - point[2])) < 0.005:
+        if distance < ALIGNED and abs(float(tool[2] - point[2])) < 0.005:
             return point, 0.0
         # Sideways only as far as the fingers clear the item.
         freedom = float(np.clip(1.0 - (needed - 0.006 - float(tool[2])) / 0.02, 0.0, 1.0))
@@ -222,7 +232,7 @@ class LiftTogether(Expert):
         )
 
     def _fingers_shut(self, state: ManipulationState) -> bool:
-        return all(state.fingers[side] < self.held_opening + 0.06 for side in SIDES)
+        return all(state.fingers[side] < self.held_opening + SHUT_MARGIN for side in SIDES)
 
     def attached(self, state: ManipulationState) -> Mapping[str, tuple[str, ...]]:
         return {self.item: SIDES} if self._in_hands(state) and self._fingers_shut(state) else {}
@@ -239,14 +249,14 @@ class LiftTogether(Expert):
                 {s: state.tools[s] + up + 0.3 * offsets[s] * np.array([1.0, 1.0, 0.5]) for s in SIDES},
                 dict.fromkeys(SIDES, 0.0),
             )
-        ready = all(float(np.hypot(o[0], o[1])) < 0.008 and abs(float(o[2])) < 0.005 for o in offsets.values())
+        ready = all(float(np.hypot(o[0], o[1])) < ALIGNED and abs(float(o[2])) < 0.005 for o in offsets.values())
         if ready:
             return Targets({s: state.tools[s] + offsets[s] for s in SIDES}, dict.fromkeys(SIDES, 0.0))
         tools = {}
         for side in SIDES:
             tool, point = state.tools[side], state.tools[side] + offsets[side]
             distance = float(np.hypot(offsets[side][0], offsets[side][1]))
-            needed = float(point[2]) + funnel(distance, 0.0, self.hover, 0.006, 0.03)
+            needed = float(point[2]) + funnel(distance, 0.0, self.hover, FUNNEL_INNER, FUNNEL_OUTER)
             freedom = float(np.clip(1.0 - (needed - 0.006 - float(tool[2])) / 0.02, 0.0, 1.0))
             tools[side] = glide(tool, np.array([point[0], point[1], needed]), SPEED * freedom, VERTICAL_SPEED)
         return Targets(tools, dict.fromkeys(SIDES, 1.0))

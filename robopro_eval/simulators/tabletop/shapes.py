@@ -29,7 +29,9 @@ class ShapeBuilder:
     def __init__(self, scene: sapien.Scene, name: str, density: float = 500.0) -> None:
         self._builder = scene.create_actor_builder()
         self._name = name
+        self._scene = scene
         self._density = density
+        self._meshes: list[sapien.render.RenderShape] = []
         self._physical = sapien.physx.PhysxMaterial(STATIC_FRICTION, DYNAMIC_FRICTION, RESTITUTION)
 
     def box(
@@ -92,10 +94,48 @@ class ShapeBuilder:
             self.box((*inner, height / 2), (0.0006, width * 0.9, height - 0.002), inside, yaw=angle, solid=False)
         return self
 
+    def dome(self, size: Sequence[float], color: Color, *, rings: int = 10, spokes: int = 24) -> ShapeBuilder:
+        """A smooth rounded body of full `size` (m) standing on its flat underside; looks only, no collision shape."""
+        length, depth, height = size
+        vertices = []
+        for ring in range(rings + 1):
+            tilt = np.pi / 2 * ring / rings
+            # Exponents below 1 keep the sides steep and the top flat.
+            radius, lift = np.cos(tilt) ** 0.6, np.sin(tilt) ** 0.8
+            for spoke in range(spokes):
+                angle = 2 * np.pi * spoke / spokes
+                vertices.append(
+                    (radius * np.cos(angle) * length / 2, radius * np.sin(angle) * depth / 2, lift * height)
+                )
+        triangles = []
+        for ring in range(rings):
+            for spoke in range(spokes):
+                a, b = ring * spokes + spoke, ring * spokes + (spoke + 1) % spokes
+                triangles += [(a, b, a + spokes), (b, b + spokes, a + spokes)]
+        points = np.array(vertices, dtype=np.float32)
+        normals = points / (np.array(size, dtype=np.float32) ** 2 / np.array([1, 1, 0.25], dtype=np.float32))
+        normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
+        self._meshes.append(
+            sapien.render.RenderShapeTriangleMesh(
+                points, np.array(triangles, dtype=np.uint32), normals, np.zeros((len(points), 2), np.float32), material(color)
+            )
+        )  # fmt: skip
+        return self
+
     def build(self, pose: sapien.Pose, *, fixed: bool = False) -> sapien.Entity:
         """Put the object into the scene; a `fixed` one never moves."""
-        self._builder.set_initial_pose(pose)
-        return self._builder.build_static(self._name) if fixed else self._builder.build(self._name)
+        self._builder.set_name(self._name)
+        self._builder.set_physx_body_type("static" if fixed else "dynamic")
+        entity = sapien.Entity()
+        entity.name = self._name
+        looks = self._builder.build_render_component()
+        for mesh in self._meshes:
+            looks.attach(mesh)
+        entity.add_component(looks)
+        entity.add_component(self._builder.build_physx_component())
+        entity.pose = pose
+        self._scene.add_entity(entity)
+        return entity
 
 
 def upright(x: float, y: float, z: float, yaw: float = 0.0) -> sapien.Pose:

@@ -92,6 +92,11 @@ class World:
         w, x, y, z = (float(v) for v in self.objects[name].pose.q)
         return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
 
+    def yaw(self, name: str) -> float:
+        """The object's heading about the vertical, rad, for an upright object."""
+        w, x, y, z = (float(v) for v in self.objects[name].pose.q)
+        return float(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
+
     def step(self) -> None:
         """Advance the physics by one substep (1/250 s)."""
         self.physics.step()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from robopro_eval.simulators.names import UnknownName
-from robopro_eval.simulators.tabletop.tasks import put_cup_in_box, put_cup_on_coaster
+from robopro_eval.simulators.tabletop.tasks import lift_pot, put_cup_in_box, put_cup_on_coaster, put_mouse_on_pad
 from robopro_eval.simulators.tabletop.tasks.base import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (put_cup_in_box.TASK, put_cup_on_coaster.TASK)}
+TASKS: dict[str, Task] = {
+    module.TASK.name: module.TASK for module in (put_cup_in_box, put_cup_on_coaster, put_mouse_on_pad, lift_pot)
+}
 
 
 def get_task(name: str) -> Task:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from robopro_eval.simulators.tabletop.catalogue import TASK_CONFIGS, TASK_STEP_LIMITS
 from robopro_eval.simulators.tabletop.expert import Expert
 from robopro_eval.simulators.tabletop.world import World
 
 # Both grippers must be commanded open by more than this for a placement to count (contract section 5).
 OPEN_ABOVE = 0.8
-STEP_LIMIT = 600
+# The least z component of an object's own up axis for it to count as upright.
+UPRIGHT = float(np.cos(np.deg2rad(15)))
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,16 @@ class Task:
     build: Callable[[World, np.random.Generator], str]
     success: Callable[[World], bool]
     expert: Callable[[World, str], Expert]
-    step_limit: int = STEP_LIMIT
 
     @property
     def config(self) -> str:
         """The name of the task's one configuration."""
-        return f"bench_demo_{self.scene}_clean"
+        return TASK_CONFIGS[self.name][0]
+
+    @property
+    def step_limit(self) -> int:
+        """Actions an episode may take."""
+        return TASK_STEP_LIMITS[self.name]
 
 
 def grippers_open(world: World) -> bool:

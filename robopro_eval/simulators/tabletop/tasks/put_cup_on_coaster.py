@@ -6,14 +6,13 @@ import numpy as np
 
 from robopro_eval.simulators.tabletop.expert import Expert, PickAndPlace
 from robopro_eval.simulators.tabletop.scenes import study
-from robopro_eval.simulators.tabletop.tasks.base import Task, grippers_open
+from robopro_eval.simulators.tabletop.tasks.base import UPRIGHT, Task, grippers_open
 from robopro_eval.simulators.tabletop.world import World
 
 # The cup's foot may hang over the rim a little, but its middle must be well inside.
 NEAR = 0.045
 # The foot on the coaster, or about to be: the cup may still be in the opening fingers.
 HEIGHT_TOLERANCE = 0.008
-UPRIGHT = np.cos(np.deg2rad(15))
 
 
 def success(world: World) -> bool:

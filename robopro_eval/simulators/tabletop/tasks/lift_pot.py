@@ -1,0 +1,48 @@
+"""Lift the pot by its two handles, one arm each: at least 80 mm off the table and level."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robopro_eval.simulators.tabletop.expert import Expert, LiftTogether
+from robopro_eval.simulators.tabletop.robot import TABLE_Z
+from robopro_eval.simulators.tabletop.scenes import kitchens
+from robopro_eval.simulators.tabletop.tasks.base import UPRIGHT, Task
+from robopro_eval.simulators.tabletop.world import World
+
+LIFT = 0.08
+# The expert aims higher, so that it arrives at LIFT in motion.
+EXPERT_LIFT = 0.12
+
+
+def success(world: World) -> bool:
+    """The underside 80 mm above the table, the pot within 15 degrees of level."""
+    return bool(world.position("pot")[2] - TABLE_Z > LIFT and world.up("pot")[2] > UPRIGHT)
+
+
+def expert(world: World, side: str) -> Expert:
+    del side
+    yaw = world.yaw("pot")
+    arm = np.array([np.cos(yaw), np.sin(yaw), 0.0]) * kitchens.HANDLE_REACH
+    height = np.array([0.0, 0.0, kitchens.HANDLE_HEIGHT])
+    return LiftTogether(
+        item="pot",
+        rest=TABLE_Z,
+        handles={"left": height - arm, "right": height + arm},
+        hover=0.06,
+        height=EXPERT_LIFT,
+        held_opening=kitchens.HANDLE_OPENING,
+    )
+
+
+TASK = Task(
+    name="lift_pot",
+    scene="kitchens",
+    targets=("pot",),
+    destinations=(),
+    wall=kitchens.WALL,
+    table=kitchens.TABLE,
+    build=kitchens.build,
+    success=success,
+    expert=expert,
+)

@@ -1,0 +1,43 @@
+"""Put the mouse on the pad: its middle over the pad, its underside on it, both grippers open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robopro_eval.simulators.tabletop.expert import Expert, PickAndPlace
+from robopro_eval.simulators.tabletop.scenes import office
+from robopro_eval.simulators.tabletop.tasks.base import UPRIGHT, Task, grippers_open
+from robopro_eval.simulators.tabletop.world import World
+
+# The mouse's middle must be this far inside the pad's edge.
+INSIDE = 0.02
+# The mouse may still be in the opening fingers.
+HEIGHT_TOLERANCE = 0.008
+
+
+def success(world: World) -> bool:
+    """The middle at least 20 mm inside the edges, the underside within 8 mm of the surface, within 15 degrees of level."""
+    if not grippers_open(world):
+        return False
+    offset = world.position("mouse") - world.position("pad")
+    length, depth, thickness = office.PAD_SIZE
+    over = abs(offset[0]) < length / 2 - INSIDE and abs(offset[1]) < depth / 2 - INSIDE
+    return bool(over and abs(offset[2] - thickness) < HEIGHT_TOLERANCE and world.up("mouse")[2] > UPRIGHT)
+
+
+def expert(world: World, side: str) -> Expert:
+    goal = world.position("pad") + np.array([0.0, 0.0, office.PAD_SIZE[2]])
+    return PickAndPlace(side, "mouse", goal, **office.MOUSE_GRASP, carry=0.045, release=0.003)
+
+
+TASK = Task(
+    name="put_mouse_on_pad",
+    scene="office",
+    targets=("mouse",),
+    destinations=("pad",),
+    wall=office.WALL,
+    table=office.TABLE,
+    build=office.build,
+    success=success,
+    expert=expert,
+)
