@@ -65,6 +65,7 @@ class Session:
     _wire: ResponderSession = field(init=False)
     _episode: str | None = field(init=False, default=None)
     _requests: int = field(init=False, default=0)
+    _introduced: bool = field(init=False, default=False)
     _errors_shown: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -109,6 +110,10 @@ class Session:
             if request.cmd == RESET:
                 self._episode = None  # until it succeeds, no episode is active
             timed = await self.runner.run(lambda dispatcher: _work(dispatcher, request))
+            if not (request.is_stock or self._introduced):
+                # Only now: an attribute that the first reset creates belongs to what the policy offers.
+                self._wire.features = (await self.runner.run(Dispatcher.features)).value
+                self._introduced = True
         except PolicyError as error:
             return self._refuse(request, str(error), error.remote_traceback, error.kind or Kind.POLICY_ERROR)
         if request.cmd == RESET:

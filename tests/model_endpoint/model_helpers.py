@@ -36,6 +36,7 @@ class Counter:
     def reset_model(self) -> None:
         self.obs_cache.clear()
         self.heard.append("reset")
+        self.born_in_reset = True
 
     def update_obs(self, obs: object) -> None:
         self.obs_cache.append(obs)

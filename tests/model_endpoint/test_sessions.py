@@ -98,7 +98,7 @@ async def test_an_upgraded_simulator_learns_what_the_policy_offers() -> None:
         assert features is not None
         assert features.policy_name == "toy"
         assert {"add", "reset_model", "get_action"} <= features.methods
-        assert {"obs_cache", "observation_window"} <= features.attributes
+        assert {"obs_cache", "observation_window", "born_in_reset"} <= features.attributes
         assert await w.sim.call("add", 1, b=2) == 3
         await w.sim.call("update_obs", {"x": 1})
         assert await w.sim.get("obs_cache") == [{"x": 1}]
