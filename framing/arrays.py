@@ -13,6 +13,7 @@ import base64
 import binascii
 import math
 import re
+import sys
 from typing import TypeAlias
 
 import numpy as np
@@ -42,10 +43,10 @@ _NUMERIC = frozenset(
     + ["float16", "float32", "float64", "complex64", "complex128"]
 )
 _CODED = re.compile(
-    r"[<>=|]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16|[US][1-9][0-9]{0,8}|[mM]8(?:\[[0-9]{0,9}(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?)",
+    r"[<>=|]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16|[US][1-9][0-9]{0,8}|[mM]8(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?)",
     re.ASCII,
 )
-_TIMED = re.compile(r"(?:datetime64|timedelta64)(?:\[[0-9]{0,9}(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?", re.ASCII)
+_TIMED = re.compile(r"(?:datetime64|timedelta64)(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?", re.ASCII)
 # The buffer protocol hands these over without a copy; text and times have no buffer format of their own.
 _DIRECT_KINDS = frozenset("biufc")
 
@@ -98,9 +99,18 @@ def decode_array(data: str | memoryview, dtype_text: str, shape: list[object]) -
     try:
         if not raw:
             return np.empty(sizes, dtype)
-        return np.frombuffer(raw, dtype).reshape(sizes)
+        array = np.frombuffer(raw, dtype).reshape(sizes)
     except (ValueError, OverflowError) as problem:  # an empty array whose other sizes overflow the address space
         raise ProtocolError(f"an array of shape {_short(sizes)} cannot exist: {problem}") from None
+    # Bytes that no array of these dtypes can hold; numpy would trip over them later, far from here.
+    if dtype.kind == "b" and array.view(np.uint8).max() > 1:
+        raise ProtocolError("an array of booleans holds bytes that are neither 0 nor 1")
+    if (
+        dtype.kind == "U"
+        and np.frombuffer(raw, np.dtype(np.uint32).newbyteorder(dtype.byteorder)).max() > sys.maxunicode
+    ):
+        raise ProtocolError("an array of text holds a number that is no character")
+    return array
 
 
 def _allowed(text: str) -> bool:
