@@ -125,8 +125,10 @@ class DialingLink:
         for attempt in range(attempts):
             try:
                 sock = dial(address, attempts=attempts - attempt, interval=interval, on_wait=self._note)
-            except (AddressError, NameNotFound) as error:
+            except AddressError as error:
                 raise UsageError(f"{error} (MODEL_SERVER_HOST and --port say where the model listens)") from error
+            except NameNotFound as error:
+                raise NoModel(f"{error} (MODEL_SERVER_HOST says where the model listens)") from error
             except TransportError as error:
                 raise NoModel(str(error)) from error
             try:

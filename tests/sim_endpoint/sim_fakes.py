@@ -45,7 +45,8 @@ class FakeEnv:
         self.seed = -1
 
     def setup_demo(self, *, seed: int, now_ep_num: int, is_test: bool, eval_mode: bool, **kwargs: object) -> None:
-        assert is_test and eval_mode
+        assert is_test
+        assert eval_mode
         self.setups.append(seed)
         self.seed, self.kwargs = seed, kwargs
         if seed == UNSTABLE_SEED:

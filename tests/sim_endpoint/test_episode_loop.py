@@ -153,7 +153,7 @@ def test_a_lost_peer_makes_the_attempt_invalid_and_the_seed_runs_again(
     supply = ChainSupply(iter([PolicyController("fake", source, evaluate, {}) for source in (first, second)]))
     assert rig.play([1, 2], supply) is None
     assert [(line["seed"], line["attempt"], line["success"]) for line in metrics(rig)] == [(1, 2, True), (2, 1, True)]
-    assert [(line["outcome"], line["error"]) for line in attempts(rig)][0] == ("invalid", kind)
+    assert (attempts(rig)[0]["outcome"], attempts(rig)[0]["error"]) == ("invalid", kind)
     assert second.episodes[0].id.endswith("/1#2")
     assert rig.env.setups == [1, 1, 2]
 

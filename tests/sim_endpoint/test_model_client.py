@@ -1,0 +1,333 @@
+"""What eval() sees as its model: over the wire to ours, to a stock server, and in the same process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import stock_peer
+
+from framing.errors import EncodeError, PeerGone, PolicyError, WireError
+from framing.session import BYE, GET, RequesterSession, ResponderSession
+from model_endpoint.dispatcher import Dispatcher
+from model_endpoint.loading import load_face
+from robopro_eval.transport.blocking import BlockingChannel
+from sim_endpoint.model_client import ModelClient, RemoteData
+from sim_endpoint.model_source import EpisodeInfo, LocalModel, RemoteModel
+
+EPISODE = EpisodeInfo("study/t/c/demo/7#1", "t", 7)
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.obs: deque[Any] = deque([np.zeros(3), object()])
+
+
+class Policy:
+    def __init__(self) -> None:
+        self.observation_window: Any = None
+        self.obs_cache: list[Any] = []
+        self.env_runner = Runner()
+        self.exec_actions = 20
+        self.horizon = np.float32(0.5)
+        self.seen: list[Any] = []
+        self.module = threading
+
+    def begin_episode(self, info: dict[str, Any]) -> None:
+        self.seen.append(("begin", info["id"], info["seed"]))
+
+    def reset_model(self) -> None:
+        self.seen.append("reset")
+        self.observation_window = None
+
+    def update_observation_window(self, rgb: Any, proprio: Any) -> None:
+        self.observation_window = {"rgb": rgb, "proprio": proprio}
+
+    def forget(self) -> None:
+        self.observation_window = None
+
+    def update_obs(self, obs: Any) -> None:
+        self.obs_cache.append(obs)
+
+    def get_action(self, *args: Any, **kwargs: Any) -> Any:
+        return {"args": list(args), "kwargs": kwargs, "chunk": np.ones((30, 20), np.float32)}
+
+    def pair(self) -> tuple[int, int]:
+        return (1, 2)
+
+    def fail(self) -> None:
+        raise ValueError("asked to fail")
+
+    def secret(self) -> object:
+        return object()
+
+
+FACE = "def get_model(usr_args):\n    raise RuntimeError\n\ndef eval(TASK_ENV, model, observation):\n    pass\n"
+
+
+@pytest.fixture
+def dispatcher(tmp_path: Path) -> Dispatcher:
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    (folder / "deploy_policy.py").write_text(FACE)
+    return Dispatcher(load_face(folder), Policy())
+
+
+def serve_ours(sock: socket.socket, dispatcher: Dispatcher, log: list[str]) -> None:
+    channel = BlockingChannel(sock)
+    session = ResponderSession(dispatcher.features())
+    while True:
+        try:
+            request = session.receive(channel.receive(10.0))
+        except (WireError, OSError):
+            return
+        log.append(request.cmd)
+        try:
+            if request.cmd == BYE:
+                channel.send(session.result(None))
+                return
+            if request.cmd == GET:
+                value = dispatcher.get(str(request.args[0]), bool(request.kwargs.get("length")))
+            else:
+                if request.episode is not None:
+                    dispatcher.begin_episode(request.episode)
+                value = dispatcher.call(request.cmd, request.args, request.kwargs)
+            frame = session.result(value, infer_seconds=0.25)
+        except PolicyError as error:
+            frame = session.error(str(error), error.remote_traceback, error.kind)
+        except EncodeError as error:
+            frame = session.error(str(error), None, "cannot_send")
+        channel.send(frame)
+
+
+class Ours:
+    """A RemoteModel joined by a socket pair to a responder in a thread."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        here, there = socket.socketpair()
+        self.log: list[str] = []
+        self.thread = threading.Thread(target=serve_ours, args=(there, dispatcher, self.log), daemon=True)
+        self.thread.start()
+        self.source = RemoteModel(BlockingChannel(here), RequesterSession(), timeout=10.0, peer="pair")
+        self.source.handshake()
+
+
+@pytest.fixture(params=["local", "remote"])
+def source(request: pytest.FixtureRequest, dispatcher: Dispatcher) -> Iterator[Any]:
+    """Both kinds of source; every test with it says that they are the same to eval()."""
+    if request.param == "local":
+        yield LocalModel(dispatcher)
+    else:
+        ours = Ours(dispatcher)
+        yield ours.source
+        ours.source.close(goodbye=True)
+        ours.thread.join(5.0)
+        assert not ours.thread.is_alive()
+
+
+@pytest.fixture
+def model(source: Any) -> Any:
+    client: Any = ModelClient(source, {"pi0_step": 50})
+    source.begin_episode(EPISODE)
+    client.begin_episode()
+    return client
+
+
+def test_methods_with_arguments(model: Any) -> None:
+    result = model.get_action(np.arange(3, dtype=np.uint8), "text", flag=True)
+    np.testing.assert_array_equal(result["args"][0], [0, 1, 2])
+    assert result["args"][0].dtype == np.uint8
+    assert result["args"][1] == "text"
+    assert result["kwargs"] == {"flag": True}
+    result["chunk"][:3] = 0  # writable
+
+
+def test_a_single_none_is_an_argument_and_no_argument_is_none(model: Any) -> None:
+    assert model.get_action(None)["args"] == [None]
+    assert model.get_action()["args"] == []
+
+
+def test_tuples_arrive_as_lists_also_locally(model: Any) -> None:
+    assert model.pair() == [1, 2]
+
+
+def test_call_as_robopro_has_it(model: Any) -> None:
+    assert model.call(func_name="get_action", obs={"_args": [1, 2]})["args"] == [1, 2]
+    assert model.call("get_action", {"a": 1})["args"] == [{"a": 1}]
+    assert model.call("get_action")["args"] == []
+    model.call("update_obs", 3)
+    assert model.call("obs_cache") == [3]
+
+
+def test_attributes_are_honest(model: Any) -> None:
+    assert model.exec_actions == 20
+    assert model.horizon == 0.5
+    assert hasattr(model, "get_action")
+    assert not hasattr(model, "get_acton")
+    assert not hasattr(model, "_private")
+    assert not hasattr(model, "pi0_step"), "the constants are mirrored for stock peers only"
+    assert len(model.obs_cache) == 0
+    model.update_obs(1)
+    assert len(model.obs_cache) == 1
+    with pytest.raises(AttributeError, match="get_acton"):
+        model.get_acton()
+
+
+def test_dotted_data_that_cannot_travel_whole(model: Any) -> None:
+    runner = model.env_runner
+    assert isinstance(runner, RemoteData)
+    assert len(runner.obs) == 2
+    assert bool(runner.obs)
+    with pytest.raises(AttributeError):
+        _ = runner.nothing
+    with pytest.raises(TypeError):
+        len(runner)
+    assert not hasattr(model, "module")
+
+
+def test_observation_window_is_none_then_something_then_none(model: Any) -> None:
+    assert model.observation_window is None
+    model.update_observation_window([np.zeros((2, 2, 3), np.uint8)], np.ones(20))
+    assert model.observation_window is not None
+    assert len(model.observation_window) == 2
+    np.testing.assert_array_equal(model.observation_window["proprio"], np.ones(20))
+    model.forget()
+    assert model.observation_window is None, "read from the model, not guessed"
+    model.update_observation_window([], None)
+    model.reset_model()
+    assert model.observation_window is None
+
+
+def test_observation_window_does_not_bring_its_images(dispatcher: Dispatcher) -> None:
+    ours = Ours(dispatcher)
+    client: Any = ModelClient(ours.source)
+    ours.source.begin_episode(EPISODE)
+    client.update_observation_window([np.zeros((240, 320, 3), np.uint8)] * 3, np.ones(20))
+    received: list[int] = []
+    real = ours.source._channel.receive
+
+    def counting(timeout: float | None = None) -> memoryview:
+        body = real(timeout)
+        received.append(len(body))
+        return body
+
+    ours.source._channel.receive = counting  # type: ignore[method-assign]
+    assert client.observation_window is not None
+    assert sum(received) < 1000
+
+
+def test_errors_of_the_policy_leave_everything_open(model: Any, source: Any) -> None:
+    with pytest.raises(PolicyError, match="asked to fail") as caught:
+        model.fail()
+    assert "ValueError" in (caught.value.remote_traceback or "")
+    with pytest.raises(PolicyError) as cannot:
+        model.secret()
+    assert cannot.value.kind == "cannot_send"
+    with pytest.raises(EncodeError):
+        model.get_action(object())
+    assert model.pair() == [1, 2]
+    assert source.fault is None
+
+
+def test_episodes_reach_the_policy_before_the_reset(source: Any, dispatcher: Dispatcher) -> None:
+    source.begin_episode(EPISODE)
+    source.begin_episode(EpisodeInfo("x#2", "t", 8))
+    seen = dispatcher._model.seen  # type: ignore[attr-defined]
+    assert seen[-4:] == [("begin", EPISODE.id, 7), "reset", ("begin", "x#2", 8), "reset"]
+
+
+def test_time_is_split_by_what_the_peer_reports(dispatcher: Dispatcher) -> None:
+    ours = Ours(dispatcher)
+    ours.source.begin_episode(EPISODE)
+    ours.source.call("pair")
+    assert ours.source.clock.calls == 2
+    assert ours.source.clock.model_seconds == 0.5
+
+
+def test_a_lost_peer_stays_lost(dispatcher: Dispatcher) -> None:
+    ours = Ours(dispatcher)
+    ours.source._channel.close()
+    for _ in range(2):
+        with pytest.raises(PeerGone):
+            ours.source.call("pair")
+    assert isinstance(ours.source.fault, PeerGone)
+
+
+# ---------------------------------------------------------------- stock peers
+class StockPolicy(stock_peer.EchoPolicy):
+    def many(self, a: Any, b: Any) -> Any:
+        return [a, b]
+
+
+@pytest.fixture
+def stock() -> Iterator[tuple[Any, RemoteModel, list[str]]]:
+    log: list[str] = []
+    with stock_peer.model_server(StockPolicy(), log) as port:
+        sock = socket.create_connection(("localhost", port))
+        source = RemoteModel(BlockingChannel(sock), RequesterSession(), timeout=10.0, peer="stock")
+        source.handshake()
+        yield ModelClient(source, {"pi0_step": 50, "rdt_step": None}), source, log
+        source.close(goodbye=True)
+
+
+def test_a_stock_server_is_recognised_and_left_alone(stock: tuple[Any, RemoteModel, list[str]]) -> None:
+    model, source, log = stock
+    assert source.features is None
+    source.begin_episode(EPISODE)
+    assert log == ["reset_model"], "the handshake was its reset"
+    assert model.observation_window is None
+    assert model.pi0_step == 50
+    model.set_language("push")
+    model.update_observation_window([np.zeros((2, 2, 3), np.uint8)], np.zeros(20), np.zeros(3), np.zeros(3))
+    assert model.observation_window is True
+    assert model.get_action().shape == (30, 20)
+    model.get_action()[:2] = 0
+    assert model.many(1, [2]) == [1, [2]]
+    assert model.call("echo", {"a": 1}) == {"a": 1}
+    source.begin_episode(EPISODE)
+    model.begin_episode()
+    assert model.observation_window is None
+    assert log.count("reset_model") == 2
+    assert not any(cmd.startswith("__") for cmd in log), (
+        "no attribute reads, no goodbye: a stock server hangs up on them"
+    )
+    assert source.clock.model_seconds is None
+    assert source.clock.wire_seconds is None
+
+
+def test_keywords_cannot_travel_to_a_stock_server(stock: tuple[Any, RemoteModel, list[str]]) -> None:
+    model, source, _ = stock
+    source.begin_episode(EPISODE)
+    with pytest.raises(EncodeError, match="keyword"):
+        model.echo(value=1)
+    assert model.echo(1) == 1
+
+
+def test_after_an_error_reply_the_stock_connection_is_given_up_at_once(
+    stock: tuple[Any, RemoteModel, list[str]],
+) -> None:
+    model, source, _ = stock
+    source.begin_episode(EPISODE)
+    with pytest.raises(PolicyError, match="asked to fail") as caught:
+        model.fail()
+    assert "ValueError" in (caught.value.remote_traceback or "")
+    assert isinstance(source.fault, PeerGone)
+
+
+def test_a_stock_server_without_reset_model_fails_the_episode() -> None:
+    class NoReset:
+        def get_action(self) -> int:
+            return 1
+
+    with stock_peer.model_server(NoReset()) as port:
+        sock = socket.create_connection(("localhost", port))
+        source = RemoteModel(BlockingChannel(sock), RequesterSession(), timeout=10.0, peer="stock")
+        source.handshake()
+        with pytest.raises(PolicyError, match="No model method named 'reset_model'"):
+            source.begin_episode(EPISODE)
