@@ -47,11 +47,7 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     thread = PolicyThread(lambda: _build(folder, usr_args))
     outcome = _Outcome()
     trio.run(_main, settings, folder, thread, outcome)
-    idle = thread.stop(1.0 if outcome.signal is None else settings.stop_seconds)
     if outcome.signal is not None:
-        if not idle:
-            note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
-        _leave(128 + outcome.signal, hard=not idle)
         return 128 + outcome.signal
     if outcome.error is not None:
         raise outcome.error
@@ -88,6 +84,13 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
                 say(f"done: served {service.tally}")
             except UserError as error:
                 outcome.error = error
+        if outcome.signal is not None:
+            # Still under _watch_signals: while this waits, a second Ctrl-C ends the process.
+            idle = await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
+            if not idle:
+                note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
+                _leave(128 + outcome.signal)
+        thread.stop(0.0)
         nursery.cancel_scope.cancel()
 
 
@@ -135,7 +138,7 @@ async def _watch_signals(
 
     def on_signal(number: int) -> None:
         if outcome.signal is not None:
-            _leave(128 + number, hard=True)
+            _leave(128 + number)
         outcome.signal = number
         working.cancel()
 
@@ -156,13 +159,12 @@ async def _watch_calls(thread: PolicyThread, limit: float) -> None:
                 f"error: a call of the policy has been running for {busy:.0f} s (--policy-hang-timeout {limit:g}); "
                 "ending so that a supervisor can start this program again"
             )
-            _leave(EXIT_FAILURE, hard=True)
+            _leave(EXIT_FAILURE)
 
 
-def _leave(code: int, *, hard: bool) -> None:
-    """Write out what is written; then, if ``hard``, end under whatever still runs."""
+def _leave(code: int) -> None:
+    """Write out what is written, then end the process under whatever still runs in it."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    if hard:
-        os._exit(code)
+    os._exit(code)

@@ -179,7 +179,7 @@ WRAPPERS: dict[str, str] = {
             return DP()
 
         def eval(TASK_ENV, model, observation):
-            model.call(func_name="update_obs", obs={"x": observation["joint_action"]["vector"][0]})
+            model.call(func_name="update_obs", obs={"x": observation["joint_action"]["vector"][1]})
             for action in model.call(func_name="get_action"):
                 TASK_ENV.take_action(action)
     """,
