@@ -37,7 +37,6 @@ MAX_DIGITS = 4300
 _OPENING = re.compile(rb'(?<!\\)"data" ?: ?"')
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
 _CHUNK = 1 << 20
-_WINDOW = 64 << 10
 
 
 class _Ambiguous(Exception):
@@ -55,7 +54,11 @@ def decode(body: bytes | bytearray | memoryview) -> Wire:
     text and a list. Any other dict with that key is a dict.
     """
     view = memoryview(body).cast("B")
-    kept, cuts = _cut(view)
+    memory = view.obj
+    if not isinstance(memory, (bytes, bytearray)) or len(memory) != len(view):
+        memory = bytes(view)  # part of something larger; whole frames from the decoder never are
+        view = memoryview(memory)
+    kept, cuts = _cut(memory, view)
     if cuts:
         try:
             return _read(kept, view, cuts)
@@ -64,7 +67,7 @@ def decode(body: bytes | bytearray | memoryview) -> Wire:
     return _read(bytes(view), view, [])
 
 
-def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
+def _cut(memory: bytes | bytearray, view: memoryview) -> tuple[bytes, list[slice]]:
     """The body with long texts under the key `data` replaced by placeholders `@0`, `@1`, ..., and where they were."""
     pieces: list[bytes | memoryview] = []
     cuts: list[slice] = []
@@ -72,7 +75,7 @@ def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
     seek = 0
     while (opening := _OPENING.search(view, seek)) is not None:
         start = opening.end()
-        end = seek = _find_quote(view, start)
+        end = seek = memory.find(b'"', start)
         if end < 0:
             break
         if end - start >= CUT_FROM and view[end - 1] != 0x5C:  # a backslash: that quote does not end the text
@@ -81,18 +84,6 @@ def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
             done = end
     pieces.append(view[done:])
     return b"".join(pieces) if cuts else b"", cuts
-
-
-def _find_quote(view: memoryview, start: int) -> int:
-    """Where the next quote is, or -1, at the speed of a memory search, which memoryviews themselves do not offer."""
-    whole = view.obj
-    if isinstance(whole, (bytes, bytearray)) and len(whole) == len(view):
-        return whole.find(b'"', start)
-    for begin in range(start, len(view), _WINDOW):
-        at = bytes(view[begin : begin + _WINDOW]).find(b'"')
-        if at >= 0:
-            return begin + at
-    return -1
 
 
 def _read(text: bytes, view: memoryview, cuts: list[slice]) -> Wire:

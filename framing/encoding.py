@@ -167,4 +167,4 @@ def _shown(path: Path) -> str:
             steps.append(f".{step}")
         else:
             steps.append(f"[{_clipped(step)}]")
-    return path + "".join(reversed(steps))
+    return (path + "".join(reversed(steps))).removeprefix(".")

@@ -313,7 +313,7 @@ _TREES = st.recursive(
 
 
 @given(_TREES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_tree_survives_between_two_of_ours(tree: Any) -> None:
     assert same(json_to_numpy(numpy_to_json(tree, escape=True)), tree)
 
@@ -325,7 +325,7 @@ def holds_marker(tree: Any) -> bool:
 
 
 @given(_TREES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_we_send_to_a_stock_peer_is_its_own_bytes_or_is_refused(tree: Any) -> None:
     try:
         body = numpy_to_json(tree)

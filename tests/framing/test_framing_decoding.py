@@ -110,7 +110,7 @@ def test_brackets_inside_texts_are_not_nesting() -> None:
     "body",
     [
         b"[" * (4 << 20),
-        b'{"data": "' * (1 << 18),
+        b'{"data": "' * (1 << 16),
         b'[{"data": "@0"}, {"data": "' + b"A" * (4 << 20) + b'"}]',
         b"[" + b'{"__numpy_array__": true, "data": "", "dtype": "uint8", "shape": [0]}, ' * 20_000,
         b'"' + b"\\" * (4 << 20),
