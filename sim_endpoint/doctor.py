@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from robopro_eval.console.streams import say, use_utf8
+from robopro_eval.transport.errors import TransportError
+from robopro_eval.transport.sockets import listen
 from sim_endpoint.vulkan import MESA_MINIMUM
 
 DEFAULT_PORT = 29761
@@ -133,9 +135,6 @@ def check_torch() -> Finding:
 
 def check_port(port: int) -> Finding:
     """Is the port free for the side that listens."""
-    from robopro_eval.transport.errors import TransportError
-    from robopro_eval.transport.sockets import listen
-
     try:
         listen("0.0.0.0", port).close()
     except TransportError as problem:

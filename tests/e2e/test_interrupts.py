@@ -14,7 +14,7 @@ from robopro_eval.records import read_jsonl
 PROMPT = 5.0
 """Seconds within which a program that got Ctrl-C has to end."""
 
-MANY = "\n".join(str(seed) for seed in range(30000, 30020))
+MANY = "\n".join(str(seed) for seed in range(30000, 30006))
 
 
 class Pair:
@@ -56,7 +56,7 @@ def ends_within(program: Program, seconds: float) -> int:
 
 def test_ctrl_c_in_the_simulator_says_goodbye_and_a_model_that_dialled_exits_0(pair: Pair) -> None:
     with running(pair.simulator(), pair.model()) as (sim, model):
-        sim.wait_for("[2/20]")
+        sim.wait_for("[2/6]")
         sim.ctrl_c()
         assert ends_within(sim, PROMPT) != 0
         assert ends_within(model, PROMPT) == 0
@@ -68,12 +68,12 @@ def test_ctrl_c_in_the_simulator_says_goodbye_and_a_model_that_dialled_exits_0(p
 def test_ctrl_c_in_the_simulator_leaves_a_listening_model_serving(pair: Pair) -> None:
     with pair.model(listen=True) as model:
         with pair.simulator(dial=True) as sim:
-            sim.wait_for("[1/20]")
+            sim.wait_for("[1/6]")
             sim.ctrl_c()
             assert ends_within(sim, PROMPT) != 0
         assert model.is_running()
         with pair.simulator(dial=True) as again:
-            again.wait_for("[1/20]")
+            again.wait_for("[1/6]")
 
 
 def test_ctrl_c_in_the_simulator_while_it_waits_for_a_model(pair: Pair) -> None:
@@ -98,14 +98,14 @@ def test_ctrl_c_in_the_simulator_during_a_long_call_and_a_second_one(pair: Pair)
 
 def test_a_model_that_is_killed_is_waited_for_and_another_goes_on(pair: Pair) -> None:
     with running(pair.simulator("--peer-wait", "60"), pair.model("--think_seconds", "0.05")) as (sim, model):
-        sim.wait_for("[2/20]")
+        sim.wait_for("[2/6]")
         model.send(signal.SIGKILL)
         model.exit_code()
         with pair.model() as second:
-            sim.wait_for("[20/20]", timeout=180.0)
+            sim.wait_for("[20/6]", timeout=180.0)
             assert sim.exit_code() == 0
             assert second.exit_code() == 0
-    assert [line["seed"] for line in pair.scored()] == list(range(30000, 30020))
+    assert [line["seed"] for line in pair.scored()] == list(range(30000, 30006))
     attempts = read_jsonl(metrics_of(pair.runs).with_name("_attempts.jsonl"))
     assert [line["error"] for line in attempts if line["outcome"] == "invalid"] == ["peer_gone"]
 
@@ -113,7 +113,7 @@ def test_a_model_that_is_killed_is_waited_for_and_another_goes_on(pair: Pair) ->
 @pytest.mark.parametrize("how", ["ctrl-c", "killed"])
 def test_without_another_model_the_simulator_saves_and_exits_1(pair: Pair, how: str) -> None:
     with running(pair.simulator("--peer-wait", "1.5"), pair.model()) as (sim, model):
-        sim.wait_for("[2/20]")
+        sim.wait_for("[2/6]")
         model.send(signal.SIGKILL if how == "killed" else signal.SIGINT)
         model.exit_code(PROMPT + 10.0)
         assert ends_within(sim, 1.5 + PROMPT) == 1
