@@ -26,8 +26,6 @@ DEFAULT_SEED = SELECTION[4]
 ACTIONS_BETWEEN_FRAMES = 4
 GAP, CAPTION = 6, 26
 BACKGROUND, TEXT = (255, 255, 255), (40, 40, 40)
-# A README picture travels with every clone. 256 colours keep it small, and dithering would undo that.
-COLOURS = 256
 
 
 def film(task: str, seed: int, camera: str) -> tuple[Image, Image, Image]:
@@ -70,7 +68,7 @@ def sheet(columns: dict[str, tuple[Image, Image, Image]]) -> PillowImage.Image:
         draw.text((x + width // 2, CAPTION // 2), task, fill=TEXT, font=font, anchor="mm")
         for row, picture in enumerate(pictures):
             canvas.paste(PillowImage.fromarray(np.ascontiguousarray(picture)), (x, CAPTION + row * (height + GAP)))
-    return canvas.quantize(COLOURS, dither=PillowImage.Dither.NONE)
+    return canvas
 
 
 def main() -> None:

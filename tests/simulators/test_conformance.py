@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002  the broken environments ignore what they should not
 """The conformance check passes a good environment and names the right line for each way of breaking one."""
 
 from __future__ import annotations
