@@ -122,10 +122,10 @@ class Session:
         try:
             return self._wire.result(timed.value, infer_seconds=timed.infer_seconds, queue_seconds=timed.queue_seconds)
         except EncodeError as error:
-            what = "read" if request.cmd == GET else f"{request.cmd}() returned"
-            return self._refuse(
-                request, f"{self.features.policy_name}: {what} what cannot be sent: {error}", None, Kind.CANNOT_SEND
-            )
+            path = request.args[0] if request.cmd == GET else None
+            what = f"the data at {path!r}" if path else f"what {request.cmd}() returned"
+            message = f"{self.features.policy_name}: {what} cannot be sent: {error}"
+            return self._refuse(request, message, None, Kind.CANNOT_SEND)
 
     def _check_episode(self, request: Request) -> None:
         if request.cmd == RESET and request.episode is not None:

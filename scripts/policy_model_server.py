@@ -1,8 +1,10 @@
-"""The stock name of the model program: the same as ``eval-model``."""
+"""RoboPRO's name for the model program; the same as ``eval-model``."""
 
 import sys
-
-from model_endpoint.cli import main
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from model_endpoint.cli import main
+
+    raise SystemExit(main())

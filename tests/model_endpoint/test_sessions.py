@@ -121,10 +121,13 @@ async def test_what_cannot_be_sent_is_named_and_costs_only_the_request() -> None
     async with world() as w:
         await w.sim.call("reset_model")
         with pytest.raises(
-            PolicyError, match=r"unsendable\(\) returned what cannot be sent: .*deep\[1\].*set"
+            PolicyError, match=r"toy: what unsendable\(\) returned cannot be sent: .*deep\[1\].*set"
         ) as caught:
             await w.sim.call("unsendable")
         assert caught.value.kind == "cannot_send"
+        w.model.heard.append(object())
+        with pytest.raises(PolicyError, match=r"toy: the data at 'heard' cannot be sent: .*\[1\]"):
+            await w.sim.get("heard")
         assert await w.sim.call("add", 1, 2) == 3
 
 
