@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.errors import ConnectionRefused, NameNotFound
 
@@ -81,5 +83,8 @@ def describe(error: OSError) -> str:
     """The operating system's words for `error`, without numbers and traceback furniture."""
     if isinstance(error, TimeoutError):
         return "no answer"
-    text = error.strerror or str(error) or type(error).__name__
+    if error.errno is not None and error.errno > 0:  # name resolution has negative numbers of its own
+        text = os.strerror(error.errno)
+    else:
+        text = error.strerror or str(error) or type(error).__name__
     return text[0].lower() + text[1:]
