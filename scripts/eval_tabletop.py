@@ -1,0 +1,277 @@
+"""The final evaluation of a checkpoint on the tabletop: 50 evaluation seeds per task, over a real socket.
+
+    python scripts/eval_tabletop.py --reason "release of the checkpoint"
+
+For each task it starts `eval-sim` (listening) and `eval-model` (dialing) as two programs, as a user would, reads the
+records they leave, and writes docs/results/tabletop_50.md and .json. The evaluation seeds are for final numbers only:
+every use of them is appended to docs/results/evaluation_range_uses.jsonl *before* the first episode, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from robopro_eval.records import EpisodeRecord, read_jsonl, wilson_interval
+
+REPO = Path(__file__).resolve().parent.parent
+DEFAULT_CHECKPOINT = REPO / "policies" / "dxvla" / "checkpoints" / "tabletop"
+RESULTS = REPO / "docs" / "results"
+SCENES = {
+    "put_cup_in_box": "study",
+    "put_cup_on_coaster": "study",
+    "put_mouse_on_pad": "office",
+    "lift_pot": "kitchens",
+}
+# How long the model program may take to notice that the run is over.
+GOODBYE_SECONDS = 20.0
+
+console = Console()
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """What came out for one task; seconds are means per episode."""
+
+    task: str
+    episodes: int
+    successes: int
+    hard_successes: int
+    success_interval: tuple[float, float]
+    hard_success_interval: tuple[float, float]
+    mean_steps: float
+    seconds_per_episode: float
+    sim_seconds: float
+    wire_seconds: float | None
+    model_seconds: float | None
+    failed_seeds: list[int]
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, in the range the clusters leave open."""
+    for port in range(29700, 30000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SystemExit("error: no free port between 29700 and 29999")
+
+
+def git_state() -> tuple[str, bool]:
+    """The commit, and whether tracked files differ from it."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, text=True, check=False)
+    changes = subprocess.run(
+        ["git", "status", "--porcelain", "-uno"], cwd=REPO, capture_output=True, text=True, check=False
+    )
+    return head.stdout.strip(), bool(changes.stdout.strip())
+
+
+def log_use(path: Path, *, tasks: Sequence[str], episodes: int, checkpoint: str, reason: str) -> None:
+    """Appends one line: who looks at evaluation seeds is written down before looking."""
+    commit, dirty = git_state()
+    line = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "git_commit": commit,
+        "uncommitted_changes": dirty,
+        "checkpoint_sha256": checkpoint,
+        "tasks": list(tasks),
+        "seeds_per_task": episodes,
+        "reason": reason,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def run_task(task: str, episodes: int, checkpoint: Path, run: str, runs_root: Path) -> list[EpisodeRecord]:
+    """Two programs, one socket, one task. Returns the scored episodes.
+
+    Raises:
+        SystemExit: one of the programs failed; their output is in the run's folder.
+    """
+    port = str(free_port())
+    config = f"bench_demo_{SCENES[task]}_clean"
+    logs = runs_root / run / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    common = {**os.environ, "SIM_SERVER_PORT": port, "OMP_NUM_THREADS": "1"}
+    simulator_environment = {
+        **common,
+        "SIM_AS_SERVER": "1",
+        "SIM_SERVER_BIND": "127.0.0.1",
+        "STUDY_RUN": run,
+        "RUNS_ROOT": str(runs_root),
+        "USE_EVAL_SEEDS": "1",
+        "EVAL_TEST_NUM": str(episodes),
+    }
+    model_environment = {**common, "MODEL_AS_CLIENT": "1", "SIM_SERVER_HOST": "127.0.0.1"}
+    arguments = ["--policy_name", "dxvla", "--ckpt_setting", "tabletop"]
+    programs = Path(sys.executable).parent
+    simulator: list[str | Path] = [programs / "eval-sim", "--task_name", task, "--task_config", config, *arguments]
+    model: list[str | Path] = [programs / "eval-model", *arguments, "--checkpoint_path", checkpoint.resolve()]
+    with (logs / f"{task}_sim.log").open("wb") as sim_log, (logs / f"{task}_model.log").open("wb") as model_log:
+        sim_process = subprocess.Popen(
+            simulator, env=simulator_environment, cwd=REPO, stdout=sim_log, stderr=subprocess.STDOUT
+        )
+        model_process = subprocess.Popen(
+            model, env=model_environment, cwd=REPO, stdout=model_log, stderr=subprocess.STDOUT
+        )
+        try:
+            sim_code = sim_process.wait()
+            model_code = model_process.wait(timeout=GOODBYE_SECONDS)
+        finally:
+            for process in (sim_process, model_process):
+                if process.poll() is None:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(timeout=GOODBYE_SECONDS)
+    if sim_code or model_code:
+        raise SystemExit(f"error: {task}: eval-sim ended with {sim_code}, eval-model with {model_code}; see {logs}")
+    found = sorted((runs_root / run / "eval_result" / task).glob("**/_metrics.jsonl"))
+    if not found:
+        raise SystemExit(f"error: {task}: no _metrics.jsonl below {runs_root / run}; see {logs}")
+    return [EpisodeRecord.model_validate(line) for line in read_jsonl(found[-1])]
+
+
+def score(task: str, records: Sequence[EpisodeRecord]) -> TaskScore:
+    """Sums up the records of one task."""
+    count = len(records)
+    successes = sum(r.success for r in records)
+    hard = sum(bool(r.hard_success) for r in records)
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if len(known) == count and count else None
+
+    return TaskScore(
+        task=task,
+        episodes=count,
+        successes=successes,
+        hard_successes=hard,
+        success_interval=wilson_interval(successes, count),
+        hard_success_interval=wilson_interval(hard, count),
+        mean_steps=mean([float(r.steps) for r in records]) or 0.0,
+        seconds_per_episode=mean([r.wall_seconds for r in records]) or 0.0,
+        sim_seconds=mean([r.sim_seconds for r in records]) or 0.0,
+        wire_seconds=mean([r.wire_seconds for r in records]),
+        model_seconds=mean([r.model_seconds for r in records]),
+        failed_seeds=[r.seed for r in records if not r.success],
+    )
+
+
+def percent_down(successes: int, episodes: int) -> str:
+    """A percentage that is never rounded up."""
+    return f"{int(1000 * successes / max(1, episodes)) / 10:.1f} %"
+
+
+HEADINGS = ("task", "SR", "95 % interval", "HSR", "95 % interval", "mean steps", "s/episode", "sim/wire/model (s)")
+
+
+def cells(row: TaskScore) -> tuple[str, ...]:
+    """One row of the table, as text."""
+
+    def interval(bounds: tuple[float, float]) -> str:
+        return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
+
+    def rate(successes: int) -> str:
+        return f"{percent_down(successes, row.episodes)} ({successes}/{row.episodes})"
+
+    parts = (row.sim_seconds, row.wire_seconds, row.model_seconds)
+    split = " / ".join("?" if part is None else f"{part:.2f}" for part in parts)
+    return (
+        row.task,
+        rate(row.successes),
+        interval(row.success_interval),
+        rate(row.hard_successes),
+        interval(row.hard_success_interval),
+        f"{row.mean_steps:.1f}",
+        f"{row.seconds_per_episode:.2f}",
+        split,
+    )
+
+
+def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path) -> None:
+    """docs/results/tabletop_50.md and .json."""
+    commit, _ = git_state()
+    date = datetime.now(timezone.utc).date().isoformat()
+    lines = [
+        "# The shipped checkpoint on the tabletop benchmark",
+        "",
+        "Over a real socket (`eval-sim` listening, `eval-model` dialing, on one machine), on the evaluation seeds,",
+        "which were used neither for training nor for choosing anything. These are **not** RoboPRO numbers: the",
+        "tabletop is another, smaller benchmark with its own physics, objects and robot.",
+        "",
+        f"Made by `python scripts/eval_tabletop.py` on {date}, commit `{commit[:12]}`,",
+        f"checkpoint sha256 `{checkpoint[:16]}`.",
+        "Percentages are cut, never rounded up; intervals are Wilson's.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(cells(row)) + " |" for row in scores),
+        "",
+        *(f"- {row.task}: failed seeds {', '.join(map(str, row.failed_seeds)) or 'none'}" for row in scores),
+        "",
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tabletop_50.md").write_text("\n".join(lines), encoding="utf-8")
+    summary = {
+        "date": date,
+        "git_commit": commit,
+        "checkpoint_sha256": checkpoint,
+        "tasks": [asdict(s) for s in scores],
+    }
+    (folder / "tabletop_50.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+
+def main(
+    reason: Annotated[str, typer.Option(help="Why the evaluation seeds are used; it is written down.")],
+    checkpoint: Annotated[Path, typer.Option(help="Checkpoint folder.")] = DEFAULT_CHECKPOINT,
+    tasks: Annotated[str, typer.Option(help="Comma-separated; default all.")] = ",".join(SCENES),
+    episodes: Annotated[int, typer.Option(help="Seeds per task, from the shipped lists.")] = 50,
+    runs_root: Annotated[Path, typer.Option(help="Where the runs go.")] = REPO / "runs",
+) -> None:
+    """Runs the final evaluation and writes its table."""
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    unknown = [name for name in names if name not in SCENES]
+    if unknown or not names:
+        console.print(f"error: unknown task {', '.join(unknown) or '(none given)'}; there are {', '.join(SCENES)}")
+        raise typer.Exit(2)
+    weights = checkpoint / "model.safetensors"
+    if not weights.is_file():
+        console.print(f"error: no checkpoint at {weights}; train one with scripts/train_tabletop.py")
+        raise typer.Exit(1)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    log_use(RESULTS / "evaluation_range_uses.jsonl", tasks=names, episodes=episodes, checkpoint=digest, reason=reason)
+    run = f"tabletop_{episodes}_{time.strftime('%Y%m%d_%H%M%S')}"
+    scores = []
+    for task in names:
+        with console.status(f"{task}: {episodes} episodes over the socket"):
+            scores.append(score(task, run_task(task, episodes, checkpoint, run, runs_root.resolve())))
+        row = scores[-1]
+        console.print(f"{task}: {row.successes}/{row.episodes}, {row.seconds_per_episode:.2f} s per episode")
+    table = Table(*HEADINGS)
+    for row in scores:
+        table.add_row(*cells(row))
+    console.print(table)
+    if names == list(SCENES) and episodes == 50:
+        write_results(scores, checkpoint=digest, folder=RESULTS)
+        console.print(f"written: {RESULTS / 'tabletop_50.md'} and .json")
+
+
+if __name__ == "__main__":
+    typer.run(main)
