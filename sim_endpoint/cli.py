@@ -52,11 +52,8 @@ def _main(argv: list[str]) -> int:
         find_config=find_config,
     )
     prepared = prepare(settings, usr_args, os.environ)
-    if prepared.ignored_knobs:
-        note(
-            f"warning: {', '.join(prepared.ignored_knobs)} mean nothing to the {prepared.benchmark.name} simulator and "
-            "are only recorded in the manifest"
-        )
+    for line in prepared.warnings:
+        note(line)
     with first_signal_interrupts():
         return _run(prepared)
 

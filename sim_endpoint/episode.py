@@ -264,8 +264,7 @@ class EpisodeRunner:
             exec_actions=controller.exec_actions,
             episode=episode,
             wall_seconds=wall,
-            sim_seconds=_number(getattr(env, "sim_seconds", None)),
-            simulator_seconds=max(0.0, wall - clock.call_seconds),
+            sim_seconds=max(0.0, wall - clock.call_seconds),
             wire_seconds=clock.wire_seconds,
             model_seconds=clock.model_seconds,
             call_seconds=clock.call_seconds,
@@ -376,10 +375,6 @@ def _one_line(text: str) -> str:
 
 def _whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _state_hash(env: TaskEnv) -> str | None:

@@ -28,6 +28,11 @@ EXPERT_NAME = "expert"
 ROBOPRO_RENDER_KNOBS = ("DXVLA_SAPIEN_B1", "DXVLA_DENOISER", "DXVLA_RT_SPP", "WORKERS_PER_GPU")
 """Meant for RoboPRO's ray-traced cameras and its GPU nodes; the tabletop benchmark has no use for them."""
 
+NOT_HERE = {
+    "EVAL_RESUME_SEEDS": "every run plays all its seeds into a new folder",
+}
+"""Variables of the pipeline that have no effect on a single run, and what happens instead."""
+
 _CONFIG = re.compile(r"bench_[a-z]+(?:_[a-z]+)*?_(?P<scene>office|study|kitchenl|kitchens)_(?P<rest>.+)")
 
 
@@ -86,6 +91,21 @@ class Prepared:
             return "local"
         return "sim-server" if self.settings.sim_as_server else "model-server"
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the operator should know of settings that have no effect."""
+        lines = []
+        render = [name for name in self.ignored_knobs if name in ROBOPRO_RENDER_KNOBS]
+        if render:
+            lines.append(
+                f"warning: the {self.benchmark.name} simulator has no use for {', '.join(render)}; "
+                "only recorded in the manifest"
+            )
+        lines += [
+            f"warning: {name} has no effect here: {NOT_HERE[name]}" for name in self.ignored_knobs if name in NOT_HERE
+        ]
+        return lines
+
     def episode_spec(self, folder: Path) -> EpisodeSpec:
         settings = self.settings
         return EpisodeSpec(
@@ -127,7 +147,7 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
         policy=EXPERT_NAME if face is None else face.name,
         local=face is not None and (settings.local or usr_args.get("placement") == IN_PROCESS),
         video_camera=camera,
-        ignored_knobs=tuple(name for name in ROBOPRO_RENDER_KNOBS if environ.get(name, "").strip()),
+        ignored_knobs=tuple(name for name in (*ROBOPRO_RENDER_KNOBS, *NOT_HERE) if _is_on(environ.get(name, ""))),
     )
 
 
@@ -151,6 +171,10 @@ def scene_of(config: str) -> str:
     """``bench_demo_study_clean`` -> ``study``; empty for a name that does not follow the pattern."""
     match = _CONFIG.fullmatch(config)
     return match.group("scene") if match else ""
+
+
+def _is_on(text: str) -> bool:
+    return text.strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def _unknown(kind: str, name: str, valid: Sequence[str], setting: str) -> str:

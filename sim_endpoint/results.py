@@ -149,7 +149,7 @@ def _rate(successes: int, n: int) -> str:
 
 
 def _split(records: Sequence[EpisodeRecord], total: float) -> str:
-    simulator = sum(record.simulator_seconds for record in records)
+    simulator = sum(record.sim_seconds for record in records)
     parts = [f"simulator {percent(simulator / total)}"]
     wires = [record.wire_seconds for record in records if record.wire_seconds is not None]
     models = [record.model_seconds for record in records if record.model_seconds is not None]

@@ -24,7 +24,6 @@ DETERMINISTIC_FIELDS = (
     "collision_names",
     "prompt",
     "exec_actions",
-    "sim_seconds",
     "state_hash",
 )
 """What must be equal when an episode is run again: locally or over a socket, in any order. Never wall times."""
@@ -36,7 +35,7 @@ class _Line(BaseModel):
 
 
 class EpisodeRecord(_Line):
-    """One scored episode. Times are seconds of wall clock except ``sim_seconds``."""
+    """One scored episode. Times are seconds of wall clock; ``wall = sim + wire + model`` where the model tells."""
 
     task: str
     seed: int
@@ -60,10 +59,8 @@ class EpisodeRecord(_Line):
 
     wall_seconds: float
     """From the start of setup to the end of the episode."""
-    sim_seconds: float | None = None
-    """Simulated time; None when the simulator does not say."""
-    simulator_seconds: float
-    """Wall time not spent in calls to the model: setup, physics, rendering, video."""
+    sim_seconds: float
+    """Time not spent in calls to the model: setup, physics, rendering, video."""
     wire_seconds: float | None = None
     """Call time minus inference; None when the peer does not report inference (stock servers)."""
     model_seconds: float | None = None

@@ -22,7 +22,7 @@ from robopro_eval.records import (
 
 def record(seed: int) -> EpisodeRecord:
     return EpisodeRecord(
-        task="t", seed=seed, success=True, steps=3, episode=0, wall_seconds=1, simulator_seconds=1, call_seconds=0
+        task="t", seed=seed, success=True, steps=3, episode=0, wall_seconds=1, sim_seconds=1, call_seconds=0
     )
 
 
