@@ -11,7 +11,7 @@ from robopro_eval.settings.program import ProgramSettings, knob
 
 WHAT, SEEDS, LINK, HOW, OUT = "What to run", "Seeds", "Connection", "How to run", "Results"
 
-DEFAULT_PORT = 29500
+DEFAULT_PORT = 29761
 _PLAIN_NAME = re.compile(r"[\w][\w.+=@,-]*")
 
 

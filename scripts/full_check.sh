@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The full counts, for a release: takes the better part of an hour on two cores. Results go to docs/results/; commit them.
+#
+#   scripts/full_check.sh [experts] [policy]      default: both
+#
+#   experts   the scripted expert on 100 seeds of every task (seeds for choosing things, not evaluation seeds)
+#   policy    the shipped policy on the 50 evaluation seeds of every task, over a socket; this use is logged
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+parts=("$@")
+[[ ${#parts[@]} -gt 0 ]] || parts=(experts policy)
+for part in "${parts[@]}"; do
+  case $part in
+    experts | policy) ;;
+    *)
+      sed -n '2,/^set -euo/{/^set -euo/!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+      exit 2
+      ;;
+  esac
+done
+"$here/bootstrap.sh"
+# shellcheck source=scripts/_env.sh
+source "$here/_env.sh"
+cd "$REPO"
+
+check_experts() {
+  local seeds runs task
+  runs=$(mktemp -d)
+  seeds=$runs/seeds.txt
+  seq 30000 30099 >"$seeds"
+  for task in $(python -c 'from robopro_eval.simulators import get_benchmark; print(*get_benchmark().task_names())'); do
+    RUNS_ROOT=$runs STUDY_RUN=experts EVAL_TEST_NUM=100 \
+      eval-sim --expert --task_name "$task" --eval_seed_file "$seeds" --no-video
+  done
+  python scripts/summarise_experts.py "$runs" docs/results/experts_100.md
+  rm -rf "$runs"
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+    experts) check_experts ;;
+    policy) python scripts/eval_tabletop.py --reason "full check" ;;
+  esac
+done
