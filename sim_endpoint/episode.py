@@ -55,6 +55,10 @@ class Controller(Protocol):
     def exec_actions(self) -> int | None:
         """Actions executed per query (0 = the whole chunk), where the policy says."""
 
+    @property
+    def peer(self) -> Mapping[str, object]:
+        """Who plays, for the manifest."""
+
     def begin(self, info: EpisodeInfo) -> None: ...
 
     def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
@@ -115,6 +119,15 @@ class PolicyController:
     def clock(self) -> CallClock:
         return self.source.clock
 
+    @property
+    def peer(self) -> dict[str, object]:
+        features = self.source.features
+        return {
+            "peer": self.source.peer,
+            "wire": "stock" if features is None else "upgraded",
+            "policy": None if features is None else features.policy_name,
+        }
+
     def begin(self, info: EpisodeInfo) -> None:
         self.source.clock = CallClock()
         with _faults_sorted(self.source, None):
@@ -149,6 +162,7 @@ class ExpertController:
 
     name = "expert"
     exec_actions = None
+    peer: Mapping[str, object] = {"peer": "expert"}
 
     def __init__(self) -> None:
         self.clock = CallClock()

@@ -69,6 +69,8 @@ class ModelSource(Protocol):
     """
 
     clock: CallClock
+    peer: str
+    """Where it is, for people."""
 
     @property
     def features(self) -> Features | None: ...
@@ -211,6 +213,7 @@ class LocalModel:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.clock = CallClock()
+        self.peer = "this process"
         self._dispatcher = dispatcher
 
     @property

@@ -66,6 +66,13 @@ class ResultsFolder:
         self._append(METRICS, record)
         self.scored.append(record)
 
+    def note_peer(self, peer: Mapping[str, object]) -> None:
+        """Add a model that took part to the manifest."""
+        peers = self.manifest.setdefault("models", [])
+        if isinstance(peers, list) and dict(peer) not in peers:
+            peers.append(dict(peer))
+            self.write_manifest()
+
     def finish(self, *, planned: int, stopped: str | None) -> None:
         """Write ``_result.txt`` and the end of the manifest."""
         kinds = self.manifest.get("instruction_type", "")
@@ -149,6 +156,8 @@ def _rate(successes: int, n: int) -> str:
 
 
 def _split(records: Sequence[EpisodeRecord], total: float) -> str:
+    if not any(record.queries for record in records):
+        return "simulator only, no model was asked"
     simulator = sum(record.sim_seconds for record in records)
     parts = [f"simulator {percent(simulator / total)}"]
     wires = [record.wire_seconds for record in records if record.wire_seconds is not None]

@@ -165,6 +165,7 @@ class Run:
         """Play one seed until it is scored; False when it stays without a result."""
         for attempt in range(1, self._max_attempts + 1):
             controller = supply.current()
+            self._results.note_peer(controller.peer)
             start, started = time.perf_counter(), timestamp()
             again = f", attempt {attempt}" if attempt > 1 else ""
             try:

@@ -155,6 +155,7 @@ class FakeSource:
         self, behave: Callable[..., object] | None = None, *, attributes: Mapping[str, object] | None = None
     ) -> None:
         self.clock = CallClock()
+        self.peer = "fake"
         self.calls: list[str] = []
         self.episodes: list[EpisodeInfo] = []
         self.features: Features | None = Features("fake", frozenset({"get_action"}), frozenset(attributes or {}))

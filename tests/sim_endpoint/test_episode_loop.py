@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def test_a_good_run(rig: Rig) -> None:
     assert lines[0]["model_seconds"] == pytest.approx(0.002)  # reset_model and three queries, 0.5 ms each
     assert lines[0]["wire_seconds"] == pytest.approx(0.002)
     assert [line["outcome"] for line in attempts(rig)] == ["scored"] * 3
+    manifest = json.loads((rig.results.path / "manifest.json").read_text())
+    assert manifest["models"] == [{"peer": "fake", "wire": "upgraded", "policy": "fake"}]
     assert source.episodes[0].id == "study/push_button/bench_demo_study_clean/demo/1#1"
     assert rig.env.closed == 3
     assert rig.env.kwargs["enable_collision_metrics"] is True

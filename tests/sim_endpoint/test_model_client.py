@@ -301,6 +301,23 @@ def test_a_stock_server_is_recognised_and_left_alone(stock: tuple[Any, RemoteMod
     assert source.clock.wire_seconds is None
 
 
+def test_wire_stock_speaks_stock_with_ours_too(dispatcher: Dispatcher) -> None:
+    here, there = socket.socketpair()
+    log: list[str] = []
+    threading.Thread(target=serve_ours, args=(there, dispatcher, log), daemon=True).start()
+    source = RemoteModel(BlockingChannel(here), RequesterSession("stock"), timeout=10.0, peer="pair")
+    source.handshake()
+    source.begin_episode(EPISODE)
+    model: Any = ModelClient(source)
+    assert model.observation_window is None
+    model.update_observation_window([], None)
+    assert model.observation_window is True
+    assert model.pair() == [1, 2]
+    assert source.features is None
+    source.close(goodbye=True)
+    assert log == ["reset_model", "update_observation_window", "pair"]
+
+
 def test_keywords_cannot_travel_to_a_stock_server(stock: tuple[Any, RemoteModel, list[str]]) -> None:
     model, source, _ = stock
     source.begin_episode(EPISODE)

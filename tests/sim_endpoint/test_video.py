@@ -82,4 +82,4 @@ def test_an_invalid_attempt_leaves_no_video(tmp_path: Path) -> None:
         env.take_action([1.0] * 14)
 
     rig.play([1], evaluate=crash, max_attempts=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["_attempts.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_attempts.jsonl", "manifest.json"]
