@@ -22,7 +22,7 @@ from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import load_face, load_model
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyThread
-from model_endpoint.serving import Service
+from model_endpoint.serving import Service, check_can_dial, check_can_listen
 from model_endpoint.settings import ModelSettings
 from robopro_eval.console.errors import EXIT_FAILURE, UserError
 from robopro_eval.console.streams import note, say
@@ -44,6 +44,8 @@ class _Outcome:
 
 def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> int:
     """Load the policy in ``folder`` and serve it. Returns the exit code; raises UserError for what a person can fix."""
+    address = _address(settings)
+    (check_can_dial if settings.model_as_client else check_can_listen)(address)
     thread = PolicyThread(lambda: _build(folder, usr_args))
     outcome = _Outcome()
     trio.run(_main, settings, folder, thread, outcome)
@@ -94,11 +96,18 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
         nursery.cancel_scope.cancel()
 
 
+def _address(settings: ModelSettings) -> Address:
+    """The one to dial or to listen on."""
+    if not settings.model_as_client:
+        return Address(settings.model_server_bind, settings.port)
+    return Address(
+        settings.sim_server_host, settings.port if settings.sim_server_port is None else settings.sim_server_port
+    )
+
+
 async def _serve(service: Service, settings: ModelSettings) -> None:
-    every = settings.status_seconds
+    address, every = _address(settings), settings.status_seconds
     if settings.model_as_client:
-        port = settings.port if settings.sim_server_port is None else settings.sim_server_port
-        address = Address(settings.sim_server_host, port)
         await service.dial(
             address,
             attempts=settings.model_client_max_attempts,
@@ -106,7 +115,7 @@ async def _serve(service: Service, settings: ModelSettings) -> None:
             status_seconds=every,
         )
     else:
-        await service.listen(Address(settings.model_server_bind, settings.port), status_seconds=every)
+        await service.listen(address, status_seconds=every)
 
 
 async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> None:

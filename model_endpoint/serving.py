@@ -8,6 +8,7 @@ upgraded one that vanished without goodbye is dialed again, because it will want
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +22,8 @@ from model_endpoint.policy_thread import PolicyRunner
 from model_endpoint.sessions import Farewell, Session, Tally
 from model_endpoint.settings import MAX_WAITING, NAME_ATTEMPTS, RETRY_SECONDS, STATUS_SECONDS
 from robopro_eval.console.errors import UsageError, UserError
-from robopro_eval.transport import aio
-from robopro_eval.transport.addresses import Address
+from robopro_eval.transport import aio, sockets
+from robopro_eval.transport.addresses import Address, check_address
 from robopro_eval.transport.errors import AddressError, TransportError
 
 log = EventLog("serving")
@@ -102,7 +103,7 @@ class Service:
             channel = aio.TrioChannel(sock, self.max_frame)
             self.say(f"🔗 Model connected to SIM server at {address}")
             try:
-                farewell = await self._session(channel, str(address)).serve()
+                farewell = await self._serve_patiently(channel, address, status_seconds)
             finally:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                     await channel.aclose()
@@ -111,6 +112,25 @@ class Service:
                 return
             self.note(f"the simulator at {address} went away without a goodbye ({farewell.detail}); dialing it again")
             await trio.sleep(interval)
+
+    async def _serve_patiently(self, channel: aio.TrioChannel, address: Address, every: float) -> Farewell:
+        """Serve; until its first request, say now and then that it is silent: it may be busy with another model."""
+        session = self._session(channel, str(address))
+
+        async def say_that_it_is_silent() -> None:
+            begun = trio.current_time()
+            while True:
+                await trio.sleep(every)
+                if session.requests:
+                    return
+                waited = trio.current_time() - begun
+                self.note(f"⏳ connected to {address}, still waiting for its first request ({waited:.0f} s)")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(say_that_it_is_silent)
+            farewell = await session.serve()
+            nursery.cancel_scope.cancel()
+        return farewell
 
     def _should_dial_again(self, farewell: Farewell, address: Address) -> bool:
         if farewell.ending is None:
@@ -130,6 +150,27 @@ class Service:
     def _note_if_idle(self, text: str) -> None:
         if not self._connected:
             self.note(text)
+
+
+def check_can_listen(address: Address) -> None:
+    """Bind and let go again, before minutes are spent on loading a model that nobody could reach.
+
+    Nothing listens meanwhile, so nobody can connect. Raises UserError (UsageError for a malformed host).
+    """
+    with _as_user_errors():
+        family, target = sockets.resolve_for_listening(check_address(address, zero=True))
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(target)
+            except OSError as error:
+                raise sockets.cannot_listen(address, error) from error
+
+
+def check_can_dial(address: Address) -> None:
+    """Raises UsageError for an address that cannot be one. The simulator need not be there yet."""
+    with _as_user_errors():
+        check_address(address)
 
 
 @contextmanager

@@ -100,6 +100,11 @@ class Session:
                 await self._last_word(self._wire.protocol_error(str(error)))
             return self._farewell(None, str(error))
 
+    @property
+    def requests(self) -> int:
+        """How many requests came so far."""
+        return self._requests
+
     def _farewell(self, ending: Ending | None, detail: str) -> Farewell:
         return Farewell(ending, detail, self._wire.peer is Peer.OURS, self._requests)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -92,7 +93,7 @@ class Program:
 
     def line(self, start: str) -> str:
         """The next line on stdout that starts so."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
             if line.startswith(start):
@@ -106,7 +107,7 @@ class Program:
         assert match is not None
         return int(match[1])
 
-    def end(self, timeout: float = 10.0) -> int:
+    def end(self, timeout: float = 60.0) -> int:
         code = self.process.wait(timeout)
         for reader in self._readers:
             reader.join(5)
@@ -185,12 +186,12 @@ def test_dialing_falls_back_to_port_and_waits_for_the_simulator(start, write_pol
         "0.2",
         MODEL_AS_CLIENT="1",
     )
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not any("ready" in line for line in program.err):  # loaded, dialing, nobody there yet
         assert time.monotonic() < deadline
         time.sleep(0.02)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        listener.settimeout(15)
+        listener.settimeout(60)
         sim = SimClient.listen(listener)
         sim.reset_model()
         sim.close()
@@ -239,7 +240,7 @@ def test_strangers_cost_a_line_each(start, write_policy) -> None:
     port = program.port()
     socket.create_connection(("localhost", port)).close()
     for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff\x00", os.urandom(4096)):
-        with socket.create_connection(("localhost", port), timeout=10) as stranger:
+        with socket.create_connection(("localhost", port), timeout=60) as stranger:
             stranger.sendall(data)
             stranger.shutdown(socket.SHUT_WR)
             try:
@@ -257,7 +258,7 @@ def test_strangers_cost_a_line_each(start, write_policy) -> None:
 
 
 def ask_without_waiting(port: int, body: bytes) -> socket.socket:
-    sock = socket.create_connection(("localhost", port), timeout=10)
+    sock = socket.create_connection(("localhost", port), timeout=60)
     sock.sendall(len(body).to_bytes(4, "big") + body)
     return sock
 
@@ -378,13 +379,16 @@ def test_a_port_in_use_says_so(start, write_policy) -> None:
         assert program.end() == 1
         assert str(taken.getsockname()[1]) in program.err[-1]
         assert program.out == []
+        assert len(program.err) == 1  # before anything was loaded
 
 
 def test_help_is_quick_and_complete(start) -> None:
-    begun = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     program = start("--help")
     assert program.end() == 0
-    assert time.monotonic() - begun < 2  # about 0.2 s of its own, and a busy machine
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Of the processor, not of the clock: the machine may be busy with something else.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
     page = "\n".join(program.out)
     for word in (
         "MODEL_AS_CLIENT",

@@ -48,7 +48,7 @@ async def listening(max_waiting: int = 8, status_seconds: float = 30.0) -> Async
     async def listen() -> None:
         await host.service.listen(Address("localhost", 0), status_seconds=status_seconds)
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listen)
             while not host.said:
@@ -185,7 +185,7 @@ async def dialing(attempts: int = 3) -> AsyncIterator[tuple[Host, Simulator, lis
         except UserError as error:
             errors.append(error)
 
-    with trio.fail_after(10), simulator.listener:
+    with trio.fail_after(60), simulator.listener:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(dial)
             yield host, simulator, errors  # leaving waits for the model to end by itself
@@ -230,6 +230,27 @@ async def test_an_upgraded_simulator_that_vanished_is_dialed_again() -> None:
     assert errors == []
     assert host.said == [f"🔗 Model connected to SIM server at {simulator.address}"] * 2
     assert "without a goodbye" in host.noted[-1]
+
+
+async def test_a_silent_simulator_is_said_to_be_silent() -> None:
+    host, simulator = Host(), Simulator()
+    with trio.fail_after(60), simulator.listener:
+        async with trio.open_nursery() as nursery:
+
+            async def dial() -> None:
+                await host.service.dial(simulator.address, attempts=3, status_seconds=0.02)
+
+            nursery.start_soon(dial)
+            sim = Upgraded(aio.TrioChannel(await simulator.accept()))
+            while not host.noted:
+                await trio.sleep(0.005)
+            await sim.call("reset_model")
+            await trio.sleep(0.05)
+            count = len(host.noted)
+            await trio.sleep(0.05)
+            assert len(host.noted) == count
+            await sim.ask(sim.wire.bye())
+    assert f"connected to {simulator.address}, still waiting for its first request" in host.noted[0]
 
 
 async def test_something_else_that_listens_there_is_one_sentence() -> None:

@@ -51,7 +51,7 @@ async def world() -> AsyncIterator[World]:
     async def serve() -> None:
         here.farewell = await session.serve()
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             yield here

@@ -415,7 +415,7 @@ async def test_a_wrapper_acts_over_the_socket_as_with_the_model_in_its_hand(name
         remote.close(goodbye=True)
         return actions
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             over_the_socket = await trio.to_thread.run_sync(simulate)
