@@ -18,6 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from framing.session import RequesterSession
+from robopro_eval.transport.blocking import BlockingChannel
+
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 sys.path.append(str(TESTS))
@@ -320,6 +323,24 @@ def test_a_late_result_of_a_dead_session_reaches_nobody(start, write_policy) -> 
     assert sim.reset_model() is None
     assert sim.nap(0.01) == 0.01
     sim.close()
+
+
+def test_a_goodbye_sent_during_a_call_ends_the_model_well(start, write_policy) -> None:
+    """Ctrl-C in the simulator while the policy thinks: it says goodbye and closes without waiting for the reply."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", port, MODEL_AS_CLIENT="1")
+        listener.settimeout(60)
+        sock, _ = listener.accept()
+        channel, wire = BlockingChannel(sock), RequesterSession()
+        channel.send(wire.request("reset_model"), 60)
+        wire.receive(channel.receive(60))
+        channel.send(wire.request("nap", [0.5]), 60)
+        program.line("napping")
+        channel.send(wire.bye(), 60)
+        channel.close()
+    assert program.end() == 0
+    assert program.out[-1] == "done: served 1 simulator, 0 episodes, 2 calls"
 
 
 def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> None:
