@@ -26,6 +26,8 @@ try:  # SIMD, roughly 10x the standard library; an ordinary dependency, but old 
 except ImportError:  # pragma: no cover - exercised by a test that hides the module in a subprocess
     pybase64 = None  # type: ignore[assignment,unused-ignore]
 
+_PIECE = 1 << 18  # characters; a multiple of 4
+
 AnyArray: TypeAlias = npt.NDArray[np.generic]
 
 MARKER = "__numpy_array__"
@@ -43,7 +45,7 @@ _NUMERIC = frozenset(
     + ["float16", "float32", "float64", "complex64", "complex128"]
 )
 _CODED = re.compile(
-    r"[<>=|]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16|[US][1-9][0-9]{0,8}|[mM]8(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?)",
+    r"[<>=|]?(?:[?]|b1|[iu][1248]|f[248]|c8|c16|[US][1-9][0-9]{0,7}|[mM]8(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?)",
     re.ASCII,
 )
 _TIMED = re.compile(r"(?:datetime64|timedelta64)(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?", re.ASCII)
@@ -126,7 +128,7 @@ def _parse_dtype(text: str) -> np.dtype[np.generic]:
         dtype: np.dtype[np.generic] = np.dtype(text)
     except (TypeError, ValueError) as problem:  # e.g. datetime64[0s], a width beyond numpy's own limit
         raise ProtocolError(f"dtype {text!r} is not one that numpy knows: {problem}") from None
-    if dtype.itemsize == 0 or dtype.hasobject:
+    if dtype.itemsize <= 0 or dtype.hasobject:  # numpy 1.x lets widths overflow
         raise ProtocolError(f"dtype {text!r} is not one that travels on this wire")
     return dtype
 
@@ -147,7 +149,17 @@ def _decode_base64(data: str | memoryview) -> bytearray:
     if pybase64 is not None:
         decoded: bytearray = pybase64.b64decode_as_bytearray(data, validate=True)
         return decoded
-    return bytearray(base64.b64decode(data, validate=True))
+    # Piece by piece, so that the result never exists twice. Padding is legal at the very end only.
+    out = bytearray(len(data) // 4 * 3)
+    filled = 0
+    for start in range(0, len(data), _PIECE):
+        if filled != start // 4 * 3:
+            raise ValueError("padding before the end")
+        piece = base64.b64decode(data[start : start + _PIECE], validate=True)
+        out[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    del out[filled:]
+    return out
 
 
 def _short(value: object) -> str:

@@ -46,11 +46,12 @@ def encode_parts(value: object, *, root: str = "value", escape: bool = False) ->
     Raises EncodeError, whose message begins with the key path, for whatever cannot travel.
     """
     lowering = _Lowering(escape)
-    lowered = lowering.lower(value, root, 0)
     try:
-        skeleton = json.dumps(lowered, check_circular=False).encode("ascii")
-    except (ValueError, RecursionError) as problem:  # an integer beyond the interpreter's digit limit
-        raise EncodeError(f"{root}: {problem}") from None
+        skeleton = json.dumps(lowering.lower(value, root, 0), check_circular=False).encode("ascii")
+    except RecursionError:  # the caller's own stack is nearly used up
+        raise EncodeError(f"{root or 'message'}: nested too deeply for what is left of the stack") from None
+    except ValueError as problem:  # an integer beyond the interpreter's digit limit
+        raise EncodeError(f"{root or 'message'}: {problem}") from None
     if not lowering.arrays:
         return [skeleton]
     pieces = skeleton.split(_GAP)

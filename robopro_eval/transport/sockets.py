@@ -60,7 +60,7 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def resolve_for_listening(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
+def resolve_for_listening(address: Address) -> tuple[socket.AddressFamily, tuple[object, ...]]:
     """The family and address to bind. A name with both families is bound as IPv4, where stock peers look for it."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -68,7 +68,7 @@ def resolve_for_listening(address: Address) -> tuple[socket.AddressFamily, tuple
         raise NameNotFound(f"cannot listen on {address}: the name does not resolve ({describe(error)})") from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, _, _, _, target = found[0]
-    return family, (str(target[0]), int(target[1]))
+    return family, target
 
 
 def cannot_listen(address: Address, error: OSError) -> TransportError:
