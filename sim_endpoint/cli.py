@@ -14,7 +14,8 @@ from robopro_eval.console.progress import RunProgress
 from robopro_eval.console.streams import note, say, use_utf8
 from robopro_eval.settings.program import parse_program
 from sim_endpoint.connection import ModelLink, make_link
-from sim_endpoint.episode import EpisodeRunner, ExpertController, PolicyController
+from sim_endpoint.controllers import ExpertController, PolicyController
+from sim_endpoint.episode import EpisodeRunner
 from sim_endpoint.interrupt import first_signal_interrupts
 from sim_endpoint.model_source import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor

@@ -14,65 +14,27 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from robopro_eval.records import EpisodeRecord
-from sim_endpoint.faults import EpisodeInvalid, SeedRejected, SimulatorFault
-from sim_endpoint.guard import GuardedEnv
-from sim_endpoint.model_client import ModelClient
-from sim_endpoint.model_source import CallClock, EpisodeInfo, ModelSource
+from sim_endpoint.controllers import Controller, PolicyFailed, whole_number
+from sim_endpoint.faults import EpisodeInvalid, SeedRejected
+from sim_endpoint.model_source import EpisodeInfo
 from sim_endpoint.video import VideoWriter
 
 if TYPE_CHECKING:
     from robopro_eval.simulators.benchmark import Benchmark
     from robopro_eval.simulators.task_env import TaskEnv
 
-PolicyEval = Callable[[object, object, object], object]
-
-MAX_IDLE_EVALS = 10  # a wrapper may spend a call on its language; ten in a row without an action never act
 MAX_REASON = 400  # a reason is a sentence; the whole traceback is in _attempts.jsonl
 DEFAULT_VIDEO_SIZE = (320, 240)
 DEFAULT_VIDEO_FPS = 10.0
 
 STEP_LIMIT = "step_limit"
-EXEC_ACTIONS = "exec_actions"
 LOOP_ARGUMENTS = frozenset({"seed", "now_ep_num", "is_test", "eval_mode"})  # of setup_demo, set by the loop alone
-
-
-class Controller(Protocol):
-    """What plays an episode once it is set up: a policy, or the scripted expert."""
-
-    name: str
-
-    @property
-    def clock(self) -> CallClock: ...
-
-    @property
-    def exec_actions(self) -> int | None:
-        """Actions executed per query (0 = the whole chunk), where the policy says."""
-
-    @property
-    def peer(self) -> Mapping[str, object]:
-        """Who plays, for the manifest."""
-
-    def begin(self, info: EpisodeInfo) -> None: ...
-
-    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
-        """Play to the end and return success. Raises :class:`PolicyFailed` or EpisodeInvalid."""
-
-
-class PolicyFailed(Exception):
-    """The policy's fault; the episode is scored as failed for this reason."""
-
-    def __init__(self, reason: str, *, kind: str = "policy_error", remote_traceback: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.kind = kind
-        self.remote_traceback = remote_traceback
 
 
 @dataclass(frozen=True)
@@ -102,84 +64,6 @@ class Scored:
     record: EpisodeRecord
     error_kind: str | None
     remote_traceback: str | None
-
-
-class PolicyController:
-    """A policy behind a :class:`ModelSource`, driving the environment through its own ``eval``."""
-
-    def __init__(self, name: str, source: ModelSource, evaluate: PolicyEval, config: Mapping[str, object]) -> None:
-        self.name = name
-        self.source = source
-        self.client = ModelClient(source, config)
-        self.exec_actions = _whole_number(config.get(EXEC_ACTIONS))
-        self._evaluate = evaluate
-        self._asked = False
-
-    @property
-    def clock(self) -> CallClock:
-        return self.source.clock
-
-    @property
-    def peer(self) -> dict[str, object]:
-        features = self.source.features
-        return {
-            "peer": self.source.peer,
-            "wire": "stock" if features is None else "upgraded",
-            "policy": None if features is None else features.policy_name,
-        }
-
-    def begin(self, info: EpisodeInfo) -> None:
-        self.source.clock = CallClock()
-        with _faults_sorted(self.source, None):
-            self.source.begin_episode(info)
-            features = self.source.features
-            if not self._asked and features is not None and EXEC_ACTIONS in features.attributes:
-                self.exec_actions = _whole_number(self.source.get(EXEC_ACTIONS))
-            self._asked = True
-        self.client.begin_episode()
-
-    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
-        guard = GuardedEnv(env)
-        idle = 0
-        while env.step_lim is None or env.take_action_cnt < env.step_lim:
-            before = env.take_action_cnt
-            with _faults_sorted(self.source, guard):
-                observation = guard.get_obs()
-                self._evaluate(guard, self.client, observation)
-            on_step(env.take_action_cnt)
-            if env.eval_success:
-                return True
-            idle = idle + 1 if env.take_action_cnt == before else 0
-            if idle >= MAX_IDLE_EVALS:
-                raise PolicyFailed(
-                    f"eval() returned {idle} times in a row without calling take_action", kind="no_action"
-                )
-        return bool(env.eval_success)
-
-
-class ExpertController:
-    """The benchmark's scripted expert, for checking an installation."""
-
-    name = "expert"
-    exec_actions = None
-    peer: Mapping[str, object] = {"peer": "expert"}
-
-    def __init__(self) -> None:
-        self.clock = CallClock()
-
-    def begin(self, info: EpisodeInfo) -> None:  # noqa: ARG002 - the expert has no memory to reset
-        self.clock = CallClock()
-
-    def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
-        try:
-            env.play_once()
-            success = bool(env.plan_success) and bool(env.check_success())
-        except Exception as error:
-            raise PolicyFailed(
-                f"the expert raised {type(error).__name__}: {error}", remote_traceback=traceback.format_exc()
-            ) from error
-        on_step(env.take_action_cnt)
-        return success
 
 
 class EpisodeRunner:
@@ -309,7 +193,7 @@ class EpisodeRunner:
             if key.endswith("_names") and isinstance(value, list | tuple | set | frozenset):
                 names.update(str(name) for name in value)
         record.collision = bool(metrics.get("is_collision"))
-        record.collision_count = _whole_number(metrics.get("total_collision_count"))
+        record.collision_count = whole_number(metrics.get("total_collision_count"))
         record.collision_names = sorted(names)
         record.hard_success = record.success and not record.collision
 
@@ -346,49 +230,9 @@ class EpisodeRunner:
             self._env.close_env(clear_cache=True)
 
 
-@contextlib.contextmanager
-def _faults_sorted(source: ModelSource, guard: GuardedEnv | None) -> Iterator[None]:
-    """Turn whatever happens inside into PolicyFailed or EpisodeInvalid, also what the policy's code swallowed."""
-    failure: Exception | None = None
-    try:
-        yield
-    except Exception as error:
-        failure = error
-    fault = source.fault
-    if guard is not None and guard.simulator_fault is not None:
-        lost: SimulatorFault = guard.simulator_fault
-        raise EpisodeInvalid("simulator", str(lost), traceback=_text_of(lost.__cause__ or lost)) from lost
-    if isinstance(failure, PolicyError):
-        raise PolicyFailed(
-            str(failure), kind=failure.kind or "policy_error", remote_traceback=failure.remote_traceback
-        ) from failure
-    if fault is not None:
-        raise EpisodeInvalid(_kind(fault), str(fault)) from fault
-    if isinstance(failure, EncodeError):
-        raise PolicyFailed(f"eval() sent something that cannot travel: {failure}", kind="cannot_send") from failure
-    if failure is not None:
-        raise PolicyFailed(f"{type(failure).__name__}: {failure}", remote_traceback=_text_of(failure)) from failure
-
-
-def _kind(fault: Exception) -> str:
-    if isinstance(fault, PeerGone):
-        return "peer_gone"
-    if isinstance(fault, DeadlineExceeded):
-        return "deadline"
-    return "protocol" if isinstance(fault, ProtocolError) else "peer"
-
-
-def _text_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_REASON else line[: MAX_REASON - 1] + "…"
-
-
-def _whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _state_hash(env: TaskEnv) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.records import AttemptRecord
 from sim_endpoint.connection import ModelLink
-from sim_endpoint.episode import Controller, EpisodeRunner, PolicyController, PolicyEval, Scored
+from sim_endpoint.controllers import Controller, PolicyController, PolicyEval
+from sim_endpoint.episode import EpisodeRunner, Scored
 from sim_endpoint.faults import EpisodeInvalid, NoModel, SeedRejected
 from sim_endpoint.model_source import ModelSource
 from sim_endpoint.results import ResultsFolder, timestamp

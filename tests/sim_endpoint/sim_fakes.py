@@ -13,7 +13,8 @@ from framing.errors import PeerGone
 from framing.session import Features
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.simulators.names import UnknownName
-from sim_endpoint.episode import EpisodeRunner, EpisodeSpec, PolicyController
+from sim_endpoint.controllers import PolicyController
+from sim_endpoint.episode import EpisodeRunner, EpisodeSpec
 from sim_endpoint.model_source import CallClock, EpisodeInfo
 from sim_endpoint.results import ResultsFolder
 from sim_endpoint.runner import ControllerSupply, FixedSupply, Run

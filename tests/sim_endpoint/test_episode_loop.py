@@ -21,7 +21,7 @@ from sim_fakes import (
 
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from robopro_eval.records import read_jsonl
-from sim_endpoint.episode import MAX_IDLE_EVALS, ExpertController, PolicyController
+from sim_endpoint.controllers import MAX_IDLE_EVALS, ExpertController, PolicyController
 from sim_endpoint.runner import FixedSupply
 
 

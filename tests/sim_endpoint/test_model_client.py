@@ -250,6 +250,25 @@ def test_time_is_split_by_what_the_peer_reports(dispatcher: Dispatcher) -> None:
     assert ours.source.clock.model_seconds == 0.5
 
 
+def test_interrupted_in_the_middle_of_a_call_it_still_says_goodbye(dispatcher: Dispatcher) -> None:
+    """What Ctrl-C does: the wait for a reply is left, the reply comes later, and goodbye after it."""
+    ours = Ours(dispatcher)
+    ours.source.begin_episode(EPISODE)
+    real, interrupted = ours.source._channel.receive, iter([True])
+
+    def receive(timeout: float | None = None) -> memoryview:
+        if next(interrupted, False):
+            raise KeyboardInterrupt
+        return real(timeout)
+
+    ours.source._channel.receive = receive  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        ours.source.call("pair")
+    ours.source.close(goodbye=True)
+    ours.thread.join(5.0)
+    assert ours.log[-2:] == ["pair", BYE]
+
+
 def test_a_lost_peer_stays_lost(dispatcher: Dispatcher) -> None:
     ours = Ours(dispatcher)
     ours.source._channel.close()
