@@ -17,7 +17,8 @@ MINIMUM = 0.95
 
 HEAD = """# The scripted experts on 100 seeds
 
-Made by `scripts/full_check.sh experts`, seeds {first} to {last} (for choosing things, never for evaluation), sapien {sapien}.
+Made by `scripts/full_check.sh experts` with sapien {sapien}; seeds {first} to {last}, which are for choosing things and
+not for evaluation.
 
 | task | solved | 95 % interval | without collision | mean actions | seconds per episode |
 |---|---|---|---|---|---|

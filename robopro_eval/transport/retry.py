@@ -70,7 +70,12 @@ class Retry:
                 "is the other program running and listening there?"
             )
         self.status = None
-        if now - self._told >= self._status_every:
+        if self._failed == 1:
+            # At once: a wrong port should not look like a right one for half a minute.
+            self.status = (
+                f"⏳ cannot connect to {self._address} yet ({reason}); trying again every {self._interval:g} s"
+            )
+        elif now - self._told >= self._status_every:
             self._told = now
             self.status = (
                 f"⏳ still trying to connect to {self._address} ({reason}; attempt {self._failed} of {self._attempts}, "

@@ -31,15 +31,16 @@ def evaluate(direction: str, policy: str | Path, seed_file: Path, runs: Path, *e
     elif direction == "sim-server":
         ours = {**output, "SIM_AS_SERVER": "1", "SIM_SERVER_PORT": port}
         theirs = clean_environ(MODEL_AS_CLIENT="1", SIM_SERVER_HOST="localhost", SIM_SERVER_PORT=port)
-        with running(
-            Program([*sim_words, *extra], env=ours), Program([BIN / "eval-model", *words, *extra], env=theirs)
-        ) as (sim, model):
+        with running(Program([*sim_words, *extra], env=ours), Program([BIN / "eval-model", *words], env=theirs)) as (
+            sim,
+            model,
+        ):
             assert sim.exit_code(120.0) == 0
             assert model.exit_code() == 0, "a model that dialled ends when the simulator is done"
     else:
         with running(
             Program([*sim_words, "--port", port, *extra], env=output),
-            Program([BIN / "eval-model", *words, "--port", port, *extra], env=clean_environ()),
+            Program([BIN / "eval-model", *words, "--port", port], env=clean_environ()),
         ) as (sim, model):
             assert sim.exit_code(120.0) == 0
             assert model.is_running(), "a model that listens serves on"
@@ -60,8 +61,10 @@ def test_the_shipped_policy_gives_equal_results_locally_and_in_both_directions(t
 
 def test_a_policy_that_depends_on_every_pixel_gives_equal_results(tmp_path: Path, seed_file: Path) -> None:
     """And over the stock wire too. The final state differs between seeds, so equality says something."""
-    local = evaluate("local", NUDGE, seed_file, tmp_path / "local")
-    assert evaluate("sim-server", NUDGE, seed_file, tmp_path / "socket") == local
+    shorter = ("--step_lim", "90")
+    local = evaluate("local", NUDGE, seed_file, tmp_path / "local", *shorter)
+    assert evaluate("sim-server", NUDGE, seed_file, tmp_path / "socket", *shorter) == local
+    assert evaluate("sim-server", NUDGE, seed_file, tmp_path / "stock", *shorter, "--wire", "stock") == local
     assert local[0]["state_hash"] != local[1]["state_hash"]
 
 
@@ -96,7 +99,7 @@ def test_whoever_dials_may_start_first(direction: str, tmp_path: Path, seed_file
     port = str(free_port())
     words = ["--policy_name", NUDGE, "--port", port]
     sim_words = [BIN / "eval-sim", *words, *SCENE, "--eval_seed_file", seed_file, "--no-video"]
-    sim_words += ["--connect_interval", "0.5"]
+    sim_words += ["--connect_interval", "0.5", "--step_lim", "60"]
     ours, theirs = clean_environ(RUNS_ROOT=str(tmp_path), EVAL_TEST_NUM="1"), clean_environ()
     if direction == "sim-server":
         ours |= {"SIM_AS_SERVER": "1"}

@@ -25,7 +25,7 @@ def hosts() -> Iterator[tuple[Host, Host]]:
 
 def simulator(host: Host, runs: Path, seed_file: Path, **variables: str) -> Program:
     words = ["--policy_name", NUDGE, "--task_name", "put_cup_in_box", "--task_config", "bench_demo_study_clean"]
-    words += ["--eval_seed_file", seed_file, "--port", PORT, "--no-video"]
+    words += ["--eval_seed_file", seed_file, "--port", PORT, "--no-video", "--step_lim", "90"]
     environ = clean_environ(RUNS_ROOT=str(runs), EVAL_TEST_NUM="1", **variables)
     return Program(host.command(BIN / "eval-sim", *words), env=environ)
 

@@ -221,8 +221,9 @@ def test_refused_again_and_again() -> None:
         "is the other program running and listening there?"
     )
     assert time_.slept == [5.0] * 19
-    assert len(lines) == 3  # 95 s: after 30, 60 and 90
-    assert lines[0] == f"⏳ still trying to connect to 127.0.0.1:{port} (connection refused; attempt 7 of 20, 30 s)"
+    assert len(lines) == 4  # at once, and in 95 s: after 30, 60 and 90
+    assert lines[0] == f"⏳ cannot connect to 127.0.0.1:{port} yet (connection refused); trying again every 5 s"
+    assert lines[1] == f"⏳ still trying to connect to 127.0.0.1:{port} (connection refused; attempt 7 of 20, 30 s)"
 
 
 def test_a_name_that_does_not_resolve_is_given_up_after_twelve_tries() -> None:
@@ -365,7 +366,7 @@ async def test_trio_refused_again_and_again(autojump_clock: MockClock) -> None:
     with pytest.raises(ConnectionRefused, match=r"\(connection refused\), after 20 attempts"):
         await aio.dial(("127.0.0.1", port), attempts=20, on_wait=lines.append)
     assert trio.current_time() - begun == pytest.approx(95, abs=1)
-    assert len(lines) == 3
+    assert len(lines) == 4
 
 
 async def test_trio_malformed_addresses_fail_at_once() -> None:
