@@ -54,6 +54,7 @@ class DXVLA:
         self.knobs = knobs or Knobs()
         self.knobs.check_against(network.num_actions)
         self.num_actions = network.num_actions
+        self.exec_actions = self.knobs.exec_actions  # read by the simulator program for its records
         self.observation_window: ObservationWindow | None = None
         self.instruction: str | None = None
         self._network = network
