@@ -1,13 +1,13 @@
 """TASK_ENV: what an evaluation loop and a policy wrapper may ask of an environment.
 
-The contract is RoboPRO's and RoboTwin's, written down as a Protocol: anything that satisfies it runs under the same loop and
-the same wrappers. `simulators.conformance` puts an environment through it.
+The contract is RoboPRO's and RoboTwin's, written down as a Protocol: anything that satisfies it runs under the same
+loop and the same wrappers. `simulators.conformance` puts an environment through it.
 
 Units and frames, throughout: metres, radians, seconds; the world frame has z up; quaternions are **scalar first**
 `[qw, qx, qy, qz]`; gripper values are 1 = open, 0 = closed; colours are RGB.
 
-**`endpose`** is the flange of an arm: local +x along the approach, and the tool point between the fingers 0.12 m further along
-that +x. Sending an `endpose` back through `take_action(..., "ee")` is the identity command.
+**`endpose`** is the flange of an arm: local +x along the approach, and the tool point between the fingers 0.12 m
+further along that +x. Sending an `endpose` back through `take_action(..., "ee")` is the identity command.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike
 
 
 class TaskEnv(Protocol):
-    """One task, reused for many episodes. Life of an episode: `setup_demo`, then `get_obs` and `take_action` in turn until
-    `eval_success` or `take_action_cnt == step_lim`, then `close_env`.
+    """One task, reused for many episodes. Life of an episode: `setup_demo`, then `get_obs` and `take_action` in turn
+    until `eval_success` or `take_action_cnt == step_lim`, then `close_env`.
 
-    There is no other end-of-episode signal: `take_action` returns None and silently does nothing once the episode is over.
+    There is no other end-of-episode signal: `take_action` returns None and silently does nothing once the episode is
+    over.
     """
 
     task_name: str
@@ -62,9 +63,9 @@ class TaskEnv(Protocol):
     ) -> None:
         """Build the scene of `seed` and leave it at rest, arms at home, grippers open (1.0).
 
-        Further keyword arguments are the fields of the task configuration and what the loop adds (`task_name`, `task_config`,
-        `data_type`, `enable_collision_metrics`, `eval_video_save_dir`, ...); unknown ones are ignored. Raises the
-        environment's `UnStableError` (an Exception of that name) when the objects do not come to rest.
+        Further keyword arguments are the fields of the task configuration and what the loop adds (`task_name`,
+        `task_config`, `data_type`, `enable_collision_metrics`, `eval_video_save_dir`, ...); unknown ones are ignored.
+        Raises the environment's `UnStableError` (an Exception of that name) when the objects do not come to rest.
         """
 
     def close_env(self, clear_cache: bool = False) -> None:
@@ -91,13 +92,13 @@ class TaskEnv(Protocol):
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
         """Execute one absolute action.
 
-        `'qpos'`: (14,) `[L6, g, R6, g]`, rad. `'ee'`: (16,) `[x, y, z, qw, qx, qy, qz, g]` for left, then right: the `endpose`
-        to reach, world frame. Numbers beyond these are ignored.
+        `'qpos'`: (14,) `[L6, g, R6, g]`, rad. `'ee'`: (16,) `[x, y, z, qw, qx, qy, qz, g]` for left, then right: the
+        `endpose` to reach, world frame. Numbers beyond these are ignored.
 
         Grippers ramp linearly from the commanded value to the asked one over the action, clipped to [0, 1] as they are
-        commanded, so -1 and +1 are legal and mean close and open. A pose out of reach makes that arm hold where it is; its
-        gripper still moves, the action is consumed and nothing is raised. Success is checked after every physics substep;
-        on success the rest of the action is dropped and `eval_success` latched.
+        commanded, so -1 and +1 are legal and mean close and open. A pose out of reach makes that arm hold where it is;
+        its gripper still moves, the action is consumed and nothing is raised. Success is checked after every physics
+        substep; on success the rest of the action is dropped and `eval_success` latched.
         """
 
     def check_success(self) -> bool:
@@ -109,8 +110,8 @@ class TaskEnv(Protocol):
     def get_collision_metrics(self) -> Mapping[str, object]:
         """Collisions so far in this episode.
 
-        Counters `robot_to_furniture`, `robot_to_static_object`, `target_to_static_object`, `intended_to_static_object` (always
-        0); for each a sorted list of names `..._names`; `is_collision`: bool; `total_collision_count`: int.
+        Counters `robot_to_furniture`, `robot_to_static_object`, `target_to_static_object`, `intended_to_static_object`
+        (always 0); for each a sorted list of names `..._names`; `is_collision`: bool; `total_collision_count`: int.
         """
 
     def set_instruction(self, instruction: str | None = None) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robopro_eval.simulators.names import UnknownName
 from robopro_eval.simulators.tabletop import instructions, seeds
 from robopro_eval.simulators.tabletop.catalogue import CAMERA_NAMES, TASK_CONFIGS, TASK_STEP_LIMITS
 from robopro_eval.simulators.tabletop.configs import load_config
-from robopro_eval.simulators.names import UnknownName
 
 if TYPE_CHECKING:
     from robopro_eval.simulators.tabletop.env import TabletopEnv

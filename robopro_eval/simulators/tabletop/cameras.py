@@ -68,7 +68,8 @@ class CameraRig:
             self[name].take_picture()
 
     def matrices(self, name: str) -> dict[str, NDArray[np.float32]]:
-        """`intrinsic_cv` (3, 3), `extrinsic_cv` (3, 4) world to camera (OpenCV axes), `cam2world_gl` (4, 4); float32."""
+        """`intrinsic_cv` (3, 3), `extrinsic_cv` (3, 4) world to camera (OpenCV axes), `cam2world_gl` (4, 4);
+        float32."""
         camera = self[name]
         return {
             "intrinsic_cv": np.array(camera.get_intrinsic_matrix(), dtype=np.float32),

@@ -1,8 +1,8 @@
 """Executing one action: targets, substeps, gripper ramps.
 
-The one difference from RoboPRO, whose planner decides how long each action takes: here an action lasts a fixed 10 substeps of
-1/250 s (25 actions per second), and more only where a joint would otherwise exceed its speed limit. Joint targets move
-linearly in between, with their velocity fed forward to the drives.
+The one difference from RoboPRO, whose planner decides how long each action takes: here an action lasts a fixed 10
+substeps of 1/250 s (25 actions per second), and more only where a joint would otherwise exceed its speed limit. Joint
+targets move linearly in between, with their velocity fed forward to the drives.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from robopro_eval.simulators.tabletop.robot import SIDES, Arm
 from robopro_eval.simulators.tabletop.world import SUBSTEP, World
 
 SUBSTEPS = 10
-# Radians per second. Fast enough for every demonstration (0.5 m/s at the tool), slow enough that a far target is a motion
-# and not a blow.
+# Radians per second. Fast enough for every demonstration (0.5 m/s at the tool), slow enough that a far target is a
+# motion and not a blow.
 JOINT_SPEED_LIMIT = 4.0
 ACTION_WIDTH = {"qpos": 14, "ee": 16}
 _QPOS_SLICES = {"left": slice(0, 7), "right": slice(7, 14)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,12 @@ import sapien
 from numpy.typing import ArrayLike
 
 from robopro_eval.simulators.tabletop import control
-from robopro_eval.simulators.tabletop.catalogue import CAMERA_NAMES
+from robopro_eval.simulators.tabletop.catalogue import CAMERA_NAMES, TASK_CONFIGS
 from robopro_eval.simulators.tabletop.collisions import CollisionMetrics
 from robopro_eval.simulators.tabletop.expert import ManipulationState
 from robopro_eval.simulators.tabletop.kinematics import Array
-from robopro_eval.simulators.names import UnknownName
 from robopro_eval.simulators.tabletop.observation import DEFAULT_DATA_TYPE, Observation, observe
+from robopro_eval.simulators.tabletop.options import DEFAULT_VIDEO_CAMERA, parse_options
 from robopro_eval.simulators.tabletop.robot import link_names
 from robopro_eval.simulators.tabletop.sapien_contacts import SapienCollisions
 from robopro_eval.simulators.tabletop.seeds import generator
@@ -26,7 +26,6 @@ from robopro_eval.simulators.tabletop.world import World
 
 # Substeps for the objects to come to rest, and how many of the last ones are watched for movement.
 SETTLE_SUBSTEPS, WATCH_SUBSTEPS = 100, 40
-DEFAULT_VIDEO_CAMERA = "countertop_camera"
 # An expert that needs more actions than this has failed: a good episode takes about 100.
 EXPERT_LIMIT = 400
 
@@ -34,8 +33,8 @@ EXPERT_LIMIT = 400
 class TabletopEnv:
     """One task. The same instance runs many episodes; each `setup_demo` builds a new scene.
 
-    Beyond the contract: `state_hash()`, `check_task()`, `expert_action()`, `expert_chunk()`, `expert_actions()`, and the setup
-    keyword arguments `cameras` (names rendered by `get_obs`, default all) and `video_camera`.
+    Beyond the contract: `state_hash()`, `check_task()`, `expert_action()`, `expert_chunk()`, `expert_actions()`, and
+    the setup keyword arguments `cameras` (names rendered by `get_obs`, default all) and `video_camera`.
     """
 
     def __init__(self, task_name: str) -> None:
@@ -67,48 +66,34 @@ class TabletopEnv:
     # --- life of an episode -------------------------------------------------------------------------------------------
 
     def setup_demo(
-        self,
-        *,
-        seed: int = 0,
-        now_ep_num: int = 0,
-        is_test: bool = False,
-        eval_mode: bool = False,
-        task_config: str | None = None,
-        data_type: Mapping[str, bool] | None = None,
-        cameras: Sequence[str] | None = None,
-        video_camera: str = DEFAULT_VIDEO_CAMERA,
-        enable_collision_metrics: bool = False,
-        eval_video_save_dir: str | Path | None = None,
-        render_freq: int = 0,
-        **ignored: object,
+        self, *, seed: int = 0, now_ep_num: int = 0, is_test: bool = False, eval_mode: bool = False, **kwargs: object
     ) -> None:
         """Start an episode: new scene, objects at rest, arms at home with open grippers.
 
-        Raises UnStableError when the objects of this seed do not come to rest, UnknownName for a camera or config that does
-        not exist. Keyword arguments of RoboPRO that have no meaning here are accepted and ignored.
+        Further keyword arguments: see `tabletop.options`; those of RoboPRO that have no meaning here are ignored.
+        Raises UnStableError when the objects of this seed do not come to rest, UnknownName for a camera or
+        configuration that does not exist.
         """
-        del is_test, ignored
+        del is_test
+        options = parse_options(self.task_name, TASK_CONFIGS[self.task_name], kwargs)
         self.close_env()
-        config = task_config or self._task.config
-        if config != self._task.config:
-            raise UnknownName(f"config of task {self.task_name}", config, [self._task.config])
-        self._cameras = self._checked_cameras(cameras)
-        self._video = VideoWriter(self._checked_cameras([video_camera])[0])
-        self.seed, self.ep_num, self.task_config = int(seed), int(now_ep_num), config
-        self.data_type = dict(DEFAULT_DATA_TYPE if data_type is None else data_type)
-        self.render_freq = render_freq
-        self.eval_video_path = None if eval_video_save_dir is None else Path(eval_video_save_dir)
+        self.seed, self.ep_num, self.task_config = int(seed), int(now_ep_num), options.task_config
+        self.data_type, self._cameras = options.data_type, options.cameras
+        self._video = VideoWriter(options.video_camera)
+        self.render_freq = options.render_freq
+        self.eval_video_path = options.eval_video_save_dir
         self.step_lim = self._task.step_limit if eval_mode else None
         self.plan_success, self.eval_success, self.take_action_cnt = True, False, 0
-        self.instruction, self.now_obs = None, None
+        self.instruction, self.now_obs, self._collisions = None, None, None
 
         world = World(wall=self._task.wall, table=self._task.table)
-        self._side = self._task.build(world, generator(self.task_name, config, self.seed))
+        self._side = self._task.build(world, generator(self.task_name, self.task_config, self.seed))
         world.settle(SETTLE_SUBSTEPS, WATCH_SUBSTEPS)
         self._world = world
         self.robot_link_names = link_names(world.arms)
-        self.enable_collision_metrics = enable_collision_metrics
-        self._collisions = self._watch_collisions(world) if enable_collision_metrics else None
+        self.enable_collision_metrics = options.enable_collision_metrics
+        if self.enable_collision_metrics:
+            self._collisions = self._watch_collisions(world)
         self.info = {"cluttered_table_info": [], "texture_info": {}, "info": {}}
 
     def close_env(self, clear_cache: bool = False) -> None:
@@ -129,8 +114,9 @@ class TabletopEnv:
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
         """Execute one absolute action: `'qpos'` (14,) or `'ee'` (16,).
 
-        Nothing happens once the episode has succeeded or its step limit is reached. Raises ValueError for NaN, infinities, too
-        few numbers, an unknown `action_type` or a zero quaternion; an out-of-reach pose holds that arm instead.
+        Nothing happens once the episode has succeeded or its step limit is reached. Raises ValueError for NaN,
+        infinities, too few numbers, an unknown `action_type` or a zero quaternion; an out-of-reach pose holds that arm
+        instead.
         """
         world = self._open_world()
         numbers = control.parse_action(action, action_type)
@@ -198,7 +184,8 @@ class TabletopEnv:
         return expert.chunk(self.manipulation_state(), rows)
 
     def expert_actions(self) -> Iterator[Array]:
-        """Yield `ee` actions (16,), each computed from the state at that moment, until success or the expert's own limit."""
+        """Yield `ee` actions (16,), each computed from the state at that moment, until success or the expert's own
+        limit."""
         for _ in range(EXPERT_LIMIT):
             if self.eval_success:
                 return
@@ -245,12 +232,3 @@ class TabletopEnv:
         if world.closed:
             raise RuntimeError("the episode is closed: call setup_demo() to start another")
         return world
-
-    @staticmethod
-    def _checked_cameras(names: Sequence[str] | None) -> tuple[str, ...]:
-        if names is None:
-            return CAMERA_NAMES
-        for name in names:
-            if name not in CAMERA_NAMES:
-                raise UnknownName("camera", name, CAMERA_NAMES)
-        return tuple(names)

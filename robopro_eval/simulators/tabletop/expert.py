@@ -1,9 +1,9 @@
 """Scripted experts as pure functions of what is on the table, and how to record demonstrations with them.
 
-An expert has **no memory**. `decide(state)` maps the present state (tool points, gripper commands, finger openings, object
-poses: all of it visible or felt) to the next absolute target, and the phase (approach, descend, close, lift, carry, lower,
-open, retreat) is read off that state every time. So it corrects whatever noise was injected into executed actions, recovers
-from a dropped object, and two demonstrations never disagree about the same picture.
+An expert has **no memory**. `decide(state)` maps the present state (tool points, gripper commands, finger openings,
+object poses: all of it visible or felt) to the next absolute target, and the phase (approach, descend, close, lift,
+carry, lower, open, retreat) is read off that state every time. So it corrects whatever noise was injected into executed
+actions, recovers from a dropped object, and two demonstrations never disagree about the same picture.
 
 `chunk(n)` looks ahead: it applies `decide` n times to a kinematic model of the state (tools reach their targets, a held
 object moves with its tool, fingers take a few actions to close) and returns the n targets. That is the label a
@@ -19,8 +19,8 @@ Recording, clean labels on noisy execution:
         for row in env.expert_chunk(30)[:k]:      # or: action = env.expert_action()
             env.take_action(perturb(row), "ee")
 
-Rows are `ee` actions: `[left x, y, z, qw, qx, qy, qz, gripper, right ...]`, world frame, metres, of the end-effector frame
-(`endpose`), 25 Hz, gripper 1 = open and 0 = closed.
+Rows are `ee` actions: `[left x, y, z, qw, qx, qy, qz, gripper, right ...]`, world frame, metres, of the end-effector
+frame (`endpose`), 25 Hz, gripper 1 = open and 0 = closed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ import numpy as np
 from robopro_eval.simulators.tabletop.kinematics import Array
 from robopro_eval.simulators.tabletop.robot import DOWN_QUATERNION, HOME_TOOL, SIDES, TOOL_OFFSET
 
-# Metres per action (25 Hz): 0.008 is 0.2 m/s. Slow enough that a policy which answers with chunks of 30 actions looks again
-# when its hand is above the object.
+# Metres per action (25 Hz): 0.008 is 0.2 m/s. Slow enough that a policy which answers with chunks of 30 actions looks
+# again when its hand is above the object.
 SPEED = 0.008
 VERTICAL_SPEED = 0.006
 CARRY_SPEED = 0.0075
 # Each action covers this share of the remaining way, so that motions end softly; the floor ends them at all.
 GAIN = 0.22
 SLOWEST = 0.002
-# Horizontal distance (m) from the grasp at which the tool may be fully down, must be fully up, and may close. The fingers
-# clear every object here by 14 mm or more on each side.
+# Horizontal distance (m) from the grasp at which the tool may be fully down, must be fully up, and may close. The
+# fingers clear every object here by 14 mm or more on each side.
 FUNNEL_INNER, FUNNEL_OUTER = 0.008, 0.035
 ALIGNED = 0.010
 # Measured: the fingers close within about four actions.
@@ -127,9 +127,9 @@ class Expert:
 class PickAndPlace(Expert):
     """Pick `item` from above with one arm and put it down at `goal`, a point (3,) where its origin should come to rest.
 
-    Heights are of the item's origin above `goal`'s or its own resting place, metres: `grasp` tool above item, `hover` tool
-    above item while aligning, `carry` item above goal on the way, `release` item above goal when the gripper opens.
-    `held_opening` is the finger opening with the item between the fingers.
+    Heights are of the item's origin above `goal`'s or its own resting place, metres: `grasp` tool above item, `hover`
+    tool above item while aligning, `carry` item above goal on the way, `release` item above goal when the gripper
+    opens. `held_opening` is the finger opening with the item between the fingers.
     """
 
     side: str
@@ -209,7 +209,8 @@ class PickAndPlace(Expert):
 class LiftTogether(Expert):
     """Grasp both handles of `item` from above at once and lift it by `height`.
 
-    `handles` are the grasp points (3,) relative to the item's origin, per side; `hover` is the extra tool height while aligning.
+    `handles` are the grasp points (3,) relative to the item's origin, per side; `hover` is the extra tool height while
+    aligning.
     """
 
     item: str
@@ -263,13 +264,15 @@ class LiftTogether(Expert):
 
 
 def funnel(distance: float, low: float, high: float, inner: float, outer: float) -> float:
-    """Height to keep at a horizontal `distance` from the goal: `low` inside `inner`, `high` beyond `outer`, smooth between."""
+    """Height to keep at a horizontal `distance` from the goal: `low` inside `inner`, `high` beyond `outer`, smooth
+    between."""
     share = float(np.clip((distance - inner) / (outer - inner), 0.0, 1.0))
     return low + (high - low) * share * share * (3 - 2 * share)
 
 
 def glide(tool: Array, target: Array, sideways: float, vertical: float) -> Array:
-    """One action's way from `tool` towards `target` (3,), at most `sideways` and `vertical` metres, slowing near the end."""
+    """One action's way from `tool` towards `target` (3,), at most `sideways` and `vertical` metres, slowing near the
+    end."""
     offset = target - tool
     distance = float(np.hypot(offset[0], offset[1]))
     step = np.zeros(3)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from robopro_eval.simulators.tabletop.robot import SIDES
 from robopro_eval.simulators.tabletop.world import World
 
-# Groups of an observation that a config's `data_type` switches; the rest of RoboPRO's switches have no counterpart here.
+# Groups of an observation that a config's `data_type` switches; the rest of RoboPRO's switches have no counterpart
+# here.
 DEFAULT_DATA_TYPE: Mapping[str, bool] = {"rgb": True, "qpos": True, "endpose": True}
 
 

@@ -1,13 +1,14 @@
 """Choosing the Vulkan driver and the shader pack before the first camera exists.
 
-SAPIEN's default pack spends seconds on a CPU computing a lookup table for image-based lighting, which a tabletop with one
-lamp does not need. This module derives a lighter pack *at run time* from the `minimal` pack of the installed SAPIEN (its shader
-files are never shipped): the two image-based-lighting samplers go, the shadow filter takes 4 taps instead of 25.
-When the installed version does not look as expected, the default pack is used, with one warning.
+SAPIEN's default pack spends seconds on a CPU computing a lookup table for image-based lighting, which a tabletop with
+one lamp does not need. This module derives a lighter pack *at run time* from the `minimal` pack of the installed SAPIEN
+(its shader files are never shipped): the two image-based-lighting samplers go, the shadow filter takes 4 taps instead
+of 25. When the installed version does not look as expected, the default pack is used, with one warning.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -48,9 +49,7 @@ def prepare_renderer() -> str:
     return wanted.name
 
 
-_warned: set[str] = set()
-
-
+@functools.cache  # asked before every scene; also what makes the warning appear once
 def _cached_pack() -> Path | None:
     source = Path(str(resources.files("sapien"))) / "vulkan_shader"
     version = getattr(sapien, "__version__", "unknown")
@@ -60,11 +59,9 @@ def _cached_pack() -> Path | None:
     try:
         _derive(source, target)
     except (UnexpectedShader, OSError) as reason:
-        if str(reason) not in _warned:
-            _warned.add(str(reason))
-            _LOG.warning(
-                "using SAPIEN's default shaders (slower start on a CPU): the light pack cannot be made: %s", reason
-            )
+        _LOG.warning(
+            "using SAPIEN's default shaders (slower start on a CPU): the light pack cannot be made: %s", reason
+        )
         return None
     return target
 

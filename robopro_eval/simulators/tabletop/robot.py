@@ -10,14 +10,15 @@ import numpy as np
 import sapien
 from numpy.typing import NDArray
 
-from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, Array, ArmKinematics
+from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, ArmKinematics, Array
 
 SIDES = ("left", "right")
 TABLE_Z = 0.75
 BASE_X, BASE_Y = 0.22, -0.42
 # Arm +x faces world +y: a quarter turn about z.
 BASE_YAW_QUATERNION = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))
-# From the end-effector frame (`endpose`) to the tool point between the finger pads, along local +x, as RoboPRO's flange.
+# From the end-effector frame (`endpose`) to the tool point between the finger pads, along local +x, as RoboPRO's
+# flange.
 TOOL_OFFSET = 0.12
 # Pointing straight down with the fingers opening along world x (scalar first).
 DOWN_QUATERNION = (0.5, -0.5, 0.5, 0.5)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 # Disjoint by construction. Demonstrations and training:
-TRAINING = range(0, 30_000)
+TRAINING = range(30_000)
 # Choosing networks, tuning experts and scenes:
 SELECTION = range(30_000, 40_000)
 # Reported numbers only, never anything else; open ended, as the original's seed banks start at 40000.

@@ -1,4 +1,5 @@
-"""Building tabletop objects from boxes, cylinders and spheres. Every origin is at the middle of the object's underside."""
+"""Building tabletop objects from boxes, cylinders and spheres. Every origin is at the middle of the object's
+underside."""
 
 from __future__ import annotations
 
@@ -117,7 +118,8 @@ class ShapeBuilder:
         normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
         self._meshes.append(
             sapien.render.RenderShapeTriangleMesh(
-                points, np.array(triangles, dtype=np.uint32), normals, np.zeros((len(points), 2), np.float32), material(color)
+                points, np.array(triangles, dtype=np.uint32), normals, np.zeros((len(points), 2), np.float32),
+                material(color)
             )
         )  # fmt: skip
         return self

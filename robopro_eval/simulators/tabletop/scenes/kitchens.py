@@ -1,4 +1,5 @@
-"""The small kitchen: a pot with two handles in front of the robot; a chopping board, a bottle and a plate stand behind it."""
+"""The small kitchen: a pot with two handles in front of the robot; a chopping board, a bottle and a plate stand behind
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The office: a computer mouse and a mouse pad on one side of the desk; a notebook, a stapler and a pen holder stand by."""
+"""The office: a computer mouse and a mouse pad on one side of the desk; a notebook, a stapler and a pen holder stand
+by."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ TABLE: Color = (0.83, 0.84, 0.83)
 
 MOUSE_WIDTH, MOUSE_LENGTH, MOUSE_HEIGHT = 0.052, 0.090, 0.032
 PAD_SIZE = (0.18, 0.16, 0.004)
-# How the expert takes the mouse: tool point above its underside when grasping and when aligning, finger opening when held.
+# How the expert takes the mouse: tool point above its underside when grasping and when aligning, finger opening when
+# held.
 MOUSE_GRASP = {"grasp": 0.018, "hover": 0.078, "held_opening": MOUSE_WIDTH / 2 / FINGER_TRAVEL}
 
 _BLACK: Color = (0.13, 0.13, 0.15)

@@ -1,4 +1,5 @@
-"""The study: a cup, an open wooden box and a coaster, all on one side of the table, all within reach of that side's arm.
+"""The study: a cup, an open wooden box and a coaster, all on one side of the table, all within reach of that side's
+arm.
 
 All three are always there, so that only the instruction says whether the cup belongs in the box or on the coaster.
 """

@@ -21,10 +21,10 @@ UPRIGHT = float(np.cos(np.deg2rad(15)))
 class Task:
     """One task.
 
-    `build(world, rng)` places the scene and returns the working side; `success(world)` is asked after every substep, so it
-    is cheap; `expert(world, side)` returns an expert for the world as it stands. `targets` are the things to be moved,
-    `destinations` the things they go to: touching either with the gripper is no collision. Names shared by tasks of one scene
-    mean the same objects, so `success` may be asked in another task of the same scene.
+    `build(world, rng)` places the scene and returns the working side; `success(world)` is asked after every substep, so
+    it is cheap; `expert(world, side)` returns an expert for the world as it stands. `targets` are the things to be
+    moved, `destinations` the things they go to: touching either with the gripper is no collision. Names shared by tasks
+    of one scene mean the same objects, so `success` may be asked in another task of the same scene.
     """
 
     name: str

@@ -16,7 +16,8 @@ HEIGHT_TOLERANCE = 0.008
 
 
 def success(world: World) -> bool:
-    """The middle at least 20 mm inside the edges, the underside within 8 mm of the surface, within 15 degrees of level."""
+    """The middle at least 20 mm inside the edges, the underside within 8 mm of the surface, within 15 degrees of
+    level."""
     if not grippers_open(world):
         return False
     offset = world.position("mouse") - world.position("pad")
