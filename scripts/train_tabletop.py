@@ -38,9 +38,10 @@ from tabletop_training.collect import Job, JobReport, run_job
 from tabletop_training.instructions import TASKS
 from tabletop_training.rollouts import RolloutJob, run_rollouts
 
+from robopro_eval.simulators.tabletop.seeds import SELECTION
+
 # One job's seeds: small enough that two workers end together and little is lost when a run is stopped.
 BLOCK = 10
-FIRST_SELECTION_SEED = 30000
 SHIPPED = Path(__file__).resolve().parent.parent / "policies" / "dxvla" / "checkpoints" / "tabletop"
 
 
@@ -131,6 +132,7 @@ def train_round(
 
     def keep(step: int, average: TabletopNetwork) -> None:
         save_network(average, out.with_name(f"{out.name}_partial"), {**notes, "stopped_at_step": step})
+        console.print(f"  step {step}/{plan.steps}: kept {out.name}_partial")
 
     with progress_bar() as progress:
         bar = progress.add_task(f"round {number}: training on {len(data)} samples", total=plan.steps)
@@ -171,8 +173,8 @@ def select(checkpoint: Path, tasks: Sequence[str], episodes: int, processes: int
     """Closed-loop successes, episodes and mean actions per task on the first selection seeds."""
     block = 5
     jobs = []
-    for first in range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + episodes, block):
-        seeds = tuple(range(first, min(first + block, FIRST_SELECTION_SEED + episodes)))
+    for first in range(SELECTION.start, SELECTION.start + episodes, block):
+        seeds = tuple(range(first, min(first + block, SELECTION.start + episodes)))
         jobs += [RolloutJob(checkpoint, task, seeds, instruction_of=task, check_task=task) for task in tasks]
     outcomes: dict[str, list[tuple[bool, int]]] = {task: [] for task in tasks}
     with progress_bar() as progress, workers(processes) as pool:

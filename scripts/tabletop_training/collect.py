@@ -44,7 +44,6 @@ class DemonstrationEnv(Protocol):
     def get_obs(self) -> Mapping[str, Any]: ...
     def take_action(self, action: Array, action_type: str = "qpos") -> None: ...
     def expert_chunk(self, rows: int = 30) -> Array: ...
-    def is_hopeless(self) -> bool: ...
     def close_env(self, clear_cache: bool = False) -> None: ...
 
 
@@ -211,8 +210,6 @@ def collect_episode(env: DemonstrationEnv, driver: Driver, samples: Samples, see
             env.take_action(row, "ee")
             if env.eval_success:
                 return True
-        if getattr(env, "is_hopeless", lambda: False)():
-            return False
     return False
 
 

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from policies.dxvla import deploy_policy
 from policies.dxvla.dxvla_model import DXVLA
+from robopro_eval.simulators.tabletop.seeds import SELECTION
 
 from .collect import RENDERED, DemonstrationEnv
 from .instructions import TASKS
 
 STEP_LIMIT = 600
-# The range of seeds evaluations are made of; this module refuses to touch it.
-FIRST_EVALUATION_SEED = 40000
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class RolloutJob:
         instruction_of: the task whose plain sentence is given (the task itself, unless the instruction is to be wrong).
         check_task: whose success is asked at the end, besides the task's own.
         grey: the pictures are replaced by grey.
-        environ: knobs, as in the environment.
     """
 
     checkpoint: Path
@@ -82,7 +80,7 @@ def run_rollouts(job: RolloutJob) -> RolloutResult:
     """Runs one block of episodes; a worker process' work.
 
     Raises:
-        ValueError: a seed belongs to the evaluation range.
+        ValueError: a seed is not of the selection range.
     """
     import torch
 
@@ -90,8 +88,10 @@ def run_rollouts(job: RolloutJob) -> RolloutResult:
     from robopro_eval.simulators import get_benchmark
     from robopro_eval.simulators.tabletop.world import UnStableError
 
-    if max(job.seeds) >= FIRST_EVALUATION_SEED:
-        raise ValueError("rollouts for choosing a network must not use evaluation seeds (40000 and above)")
+    if any(seed not in SELECTION for seed in job.seeds):
+        raise ValueError(
+            f"rollouts for choosing a network use selection seeds, {SELECTION.start} to {SELECTION.stop - 1}, only"
+        )
     torch.set_num_threads(1)
     env = cast(_RolloutEnv, get_benchmark("tabletop").make_env(job.task))
     model = DXVLA(load_network(job.checkpoint))

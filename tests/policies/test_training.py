@@ -1,0 +1,149 @@
+"""How the checkpoint is made: which seeds, what noise, what loss. The training itself is tried by `--smoke`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import train_tabletop
+from tabletop_training import collect, dataset, instructions, learn, rollouts
+
+from policies.dxvla.language import encode
+from policies.dxvla.network import NetworkConfig, TabletopNetwork
+from robopro_eval.simulators import get_benchmark
+from robopro_eval.simulators.tabletop.seeds import SELECTION, TRAINING
+
+
+@pytest.mark.parametrize("rounds", [train_tabletop.FULL, train_tabletop.SMOKE])
+def test_demonstrations_come_from_training_seeds_and_none_twice(rounds: tuple[train_tabletop.Round, ...]) -> None:
+    seeds = [seed for r in rounds for seed in range(r.first_seed, r.first_seed + r.episodes)]
+    assert set(seeds) <= set(TRAINING)
+    assert len(seeds) == len(set(seeds))
+
+
+@pytest.mark.parametrize("seed", [40000, TRAINING[0], SELECTION[-1] + 1])
+def test_choosing_refuses_seeds_that_are_not_for_choosing(seed: int) -> None:
+    job = rollouts.RolloutJob(Path("nowhere"), "put_cup_in_box", (SELECTION[0], seed), "put_cup_in_box", "lift_pot")
+    with pytest.raises(ValueError, match="selection seeds, 30000 to 39999, only"):
+        rollouts.run_rollouts(job)
+
+
+def test_every_task_of_the_benchmark_is_trained_with_its_own_sentence() -> None:
+    benchmark = get_benchmark("tabletop")
+    assert set(instructions.TASKS) == set(benchmark.task_names())
+    for name, task in instructions.TASKS.items():
+        assert task.config in benchmark.config_names(name)
+        assert benchmark.instruction(name, task.config, 0) == task.phrasings[0]
+        assert len(set(task.phrasings)) == len(task.phrasings) >= 3
+    # A sentence that meant two tasks would teach neither.
+    sentences = [encode(text).tobytes() for task in instructions.TASKS.values() for text in task.phrasings]
+    assert len(sentences) == len(set(sentences))
+
+
+def test_noise_moves_positions_by_centimetres_and_nothing_else() -> None:
+    rows = np.tile(np.arange(16.0), (30, 1))
+    rng = np.random.default_rng(0)
+    offsets = np.array([collect.noisy(rows, rng) - rows for _ in range(400)])
+    np.testing.assert_array_equal(offsets[:, :, [3, 4, 5, 6, 7, 11, 12, 13, 14, 15]], 0)
+    last = offsets[:, -1, [0, 1, 8, 9]]
+    assert 0.008 < last.std() < 0.02
+    assert np.abs(offsets[:, 0]).max() < 0.02  # it grows from almost nothing
+    clean = (offsets == 0).all(axis=(1, 2)).mean()
+    assert 0.15 < clean < 0.35
+    # Downwards the table is near: less often and less far than upwards.
+    height = offsets[:, -1, 2]
+    assert (height < 0).mean() < 0.4
+    assert np.abs(height[height < 0]).mean() < np.abs(height[height > 0]).mean()
+
+
+def test_loss_by_hand() -> None:
+    network = TabletopNetwork(NetworkConfig())
+    network.action_mean.fill_(1.0)
+    network.action_std.fill_(2.0)
+    label = torch.ones(1, 30, 20)
+    predicted = torch.zeros(1, 30, 20)
+    grippers = [9, 19]
+    label[..., grippers] = 1.0
+    # Poses are right; a logit of 0 against a certain label costs ln 2, counted half.
+    assert learn.chunk_loss(network, predicted, label).item() == pytest.approx(0.5 * np.log(2), rel=1e-5)
+    predicted[..., grippers] = 50.0
+    label[..., 0] = 5.0  # two deviations off in one of 20 channels, positions count twice
+    assert learn.chunk_loss(network, predicted, label).item() == pytest.approx(2 * 2 / 20, rel=1e-5)
+
+
+def test_learning_rate_warms_up_and_falls() -> None:
+    recipe = learn.Recipe(steps=1000, learning_rate=1.0, warmup=100)
+    rates = [learn.learning_rate(recipe, step) for step in range(1000)]
+    assert rates[0] == pytest.approx(0.01, rel=0.01)
+    assert max(rates) == pytest.approx(rates[100], rel=0.03)
+    assert rates[-1] < 0.012
+    assert (np.diff(rates[100:]) <= 0).all()
+
+
+def test_shards_come_back_as_they_were(tmp_path: Path) -> None:
+    samples = collect.Samples()
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        views = [rng.integers(0, 256, size=(240, 320, 3), dtype=np.uint8) for _ in range(3)]
+        samples.add(views, np.full(20, seed, dtype=np.float32), np.full((30, 20), seed, dtype=np.float32), seed)
+    path = tmp_path / "round0" / "x.npz"
+    samples.save(path, "lift_pot")
+    assert [p.name for p in path.parent.iterdir()] == ["x.npz"]
+    data = dataset.load_shards([path, path], ["put_cup_in_box", "lift_pot"])
+    assert len(data) == 6
+    assert data.task.tolist() == [1] * 6
+    assert data.primary.shape == (6, 3, 96, 128)
+    assert data.wrists.shape == (6, 2, 3, 48, 64)
+    assert data.label[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2]
+    tokens = data.token_ids(data.task, torch.Generator().manual_seed(0))
+    known = {encode(text).tobytes() for text in instructions.TASKS["lift_pot"].phrasings}
+    assert {row.numpy().tobytes() for row in tokens} <= known
+    with pytest.raises(ValueError, match="no sample"):
+        dataset.load_shards([], ["lift_pot"])
+
+
+def small_data(count: int = 24) -> tuple[dataset.Dataset, NetworkConfig]:
+    """Random pictures, a target that is the proprio with an offset, and a network small enough for a test."""
+    generator = torch.Generator().manual_seed(1)
+    label = torch.rand(count, 1, 20, generator=generator).expand(count, 30, 20).clone()
+    data = dataset.Dataset(
+        primary=torch.randint(0, 256, (count, 3, 24, 32), dtype=torch.uint8, generator=generator),
+        wrists=torch.randint(0, 256, (count, 2, 3, 12, 16), dtype=torch.uint8, generator=generator),
+        proprio=label[:, 0] + 0.1,
+        label=label,
+        task=torch.zeros(count, dtype=torch.int64),
+        task_names=("lift_pot",),
+        phrasings=[torch.from_numpy(np.stack([encode("lift the pot"), encode("raise the pot")]))],
+    )
+    return data, NetworkConfig(primary_size=(24, 32), wrist_size=(12, 16), channels=8, hidden=64)
+
+
+def test_training_reduces_the_loss_and_repeats_with_its_seed() -> None:
+    torch.set_num_threads(1)
+    data, config = small_data()
+
+    def loss_of(network: TabletopNetwork) -> float:
+        tokens = data.phrasings[0][:1].expand(len(data), -1)
+        with torch.inference_mode():
+            chunk = network(tokens, data.primary / 255, data.wrists / 255, data.proprio)
+            return float(learn.chunk_loss(network, chunk, data.label))
+
+    def run() -> tuple[float, float, torch.Tensor]:
+        torch.manual_seed(0)
+        network = TabletopNetwork(config)
+        learn.set_statistics(network, data)
+        before = loss_of(network)
+        recipe = learn.Recipe(steps=60, batch=8, warmup=5, average_decay=0.8)
+        average = learn.train(network, data, recipe, 0, lambda _step, _loss: None)
+        return before, loss_of(average), average.head.bias.detach().clone()
+
+    first, again = run(), run()
+    assert first[1] < 0.8 * first[0]
+    assert first[1] == again[1]
+    assert torch.equal(first[2], again[2])
