@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -40,12 +41,12 @@ def probe_frame() -> str:
     benchmark = get_benchmark()
     task = benchmark.task_names()[0]
     env = benchmark.make_env(task)
+    options: dict[str, Any] = benchmark.setup_kwargs(task, benchmark.config_names(task)[0], overrides={})
     began = time.perf_counter()
     try:
-        env.setup_demo(
-            **benchmark.setup_kwargs(task, benchmark.config_names(task)[0], overrides={}), now_ep_num=0, seed=0
-        )
-        image = np.asarray(env.get_obs()["observation"]["head_camera"]["rgb"])
+        env.setup_demo(seed=0, now_ep_num=0, **options)
+        observation: Any = env.get_obs()
+        image = np.asarray(observation["observation"]["head_camera"]["rgb"])
     finally:
         env.close_env()
     if float(image.std()) < 1.0:

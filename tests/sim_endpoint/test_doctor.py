@@ -135,6 +135,17 @@ def test_a_wrong_port_is_a_usage_error(port: str, capsys: pytest.CaptureFixture[
     assert "1 to 65535" in capsys.readouterr().err
 
 
+def test_without_a_driver_the_run_ends_before_its_first_seed_and_sends_you_here(tmp_path: Path) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "VK_ICD_FILENAMES": "/nowhere/driver.json"}
+    command = [Path(sys.executable).with_name("eval-sim"), "--expert", "--runs_root", str(tmp_path)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the simulator cannot start: ")
+    assert "eval-sim doctor" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.rglob("_metrics.jsonl"))
+
+
 def test_importing_the_doctor_loads_no_engine() -> None:
     code = "import sys, sim_endpoint.doctor; sys.exit('sapien' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

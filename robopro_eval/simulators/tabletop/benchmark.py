@@ -29,8 +29,14 @@ class TabletopBenchmark:
 
     def make_env(self, task: str) -> TabletopEnv:
         self._check_task(task)
-        from robopro_eval.simulators.tabletop.env import TabletopEnv
+        import sapien
 
+        from robopro_eval.simulators.tabletop.env import TabletopEnv
+        from robopro_eval.simulators.tabletop.render_pack import prepare_renderer
+
+        # A machine that cannot render (RuntimeError) should say so here, once, and not at every seed.
+        prepare_renderer()
+        sapien.render.RenderSystem()
         return TabletopEnv(task)
 
     def setup_kwargs(
