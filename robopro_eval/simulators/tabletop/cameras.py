@@ -79,8 +79,10 @@ class CameraRig:
 
     def rgb(self, name: str) -> NDArray[np.uint8]:
         """The last picture of a camera, (240, 320, 3) uint8."""
-        picture = self[name].get_picture("Color")[..., :3]
-        return np.asarray(np.clip(picture, 0.0, 1.0) * 255.0 + 0.5, dtype=np.uint8)
+        picture = np.asarray(self[name].get_picture("Color"))[..., :3]
+        if picture.dtype != np.uint8:  # a SAPIEN that does not know the requested format
+            picture = np.clip(picture, 0.0, 1.0) * 255.0 + 0.5
+        return np.ascontiguousarray(picture, dtype=np.uint8)
 
     def depth(self, name: str) -> NDArray[np.float64]:
         """Distance along the optical axis in millimetres, (240, 320) float64; 0 where nothing was hit."""

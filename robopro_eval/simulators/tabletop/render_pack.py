@@ -41,6 +41,8 @@ def prepare_renderer() -> str:
     Safe to call before every scene and from several processes at once.
     """
     choose_vulkan_driver()
+    # Eight bits a channel straight from the renderer: the same pixels, without a float copy of every picture.
+    sapien.render.set_picture_format("Color", "r8g8b8a8unorm")
     wanted = _cached_pack()
     if wanted is None:
         return "default"
@@ -53,12 +55,11 @@ def prepare_renderer() -> str:
 def _cached_pack() -> Path | None:
     source = Path(str(resources.files("sapien"))) / "vulkan_shader"
     version = getattr(sapien, "__version__", "unknown")
-    target = _cache_root() / f"shaders-{version}-r{PACK_REVISION}" / "tabletop"
-    if target.is_dir():
-        return target
     try:
-        _derive(source, target)
-    except (UnexpectedShader, OSError) as reason:
+        target = _cache_root() / f"shaders-{version}-r{PACK_REVISION}" / "tabletop"
+        if not target.is_dir():
+            _derive(source, target)
+    except (UnexpectedShader, OSError, RuntimeError) as reason:  # RuntimeError: a user without a home folder
         _LOG.warning(
             "using SAPIEN's default shaders (slower start on a CPU): the light pack cannot be made: %s", reason
         )
