@@ -68,11 +68,16 @@ def test_a_policy_that_depends_on_every_pixel_gives_equal_results(tmp_path: Path
     assert local[0]["state_hash"] != local[1]["state_hash"]
 
 
-def test_the_readme_commands_in_two_terminals(tmp_path: Path) -> None:
-    """The lines of the README as they stand there, but for the port, the number of episodes and where results go."""
+def test_the_readme_commands_in_two_terminals(tmp_path: Path, seed_file: Path) -> None:
+    """The lines of the README as they stand there, but for the port, the seeds and where results go."""
     port = str(free_port())
     ours = clean_environ(
-        SIM_AS_SERVER="1", SIM_SERVER_BIND="0.0.0.0", SIM_SERVER_PORT=port, EVAL_TEST_NUM="1", RUNS_ROOT=str(tmp_path)
+        SIM_AS_SERVER="1",
+        SIM_SERVER_BIND="0.0.0.0",
+        SIM_SERVER_PORT=port,
+        EVAL_SEED_FILE=str(seed_file),
+        EVAL_TEST_NUM="1",
+        RUNS_ROOT=str(tmp_path),
     )
     theirs = clean_environ(MODEL_AS_CLIENT="1", SIM_SERVER_HOST="localhost", SIM_SERVER_PORT=port)
     words = ["--ckpt_setting", "demo", "--seed", "0", "--policy_name", "dxvla"]

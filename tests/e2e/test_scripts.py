@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -71,12 +72,13 @@ def test_where_it_may_not_install_it_names_what_is_missing(obstacle: str) -> Non
 
 
 def evaluation(**variables: str) -> Program:
-    return Program(["/bin/bash", SCRIPT], env=clean_environ(EVAL_TEST_NUM="1", **variables))
+    return Program(["/bin/bash", SCRIPT], env={**clean_environ(EVAL_TEST_NUM="1"), **variables})
 
 
 @pytest.mark.parametrize("direction", ["sim-server", "model-server"])
-def test_one_evaluation_by_one_command(direction: str, tmp_path: Path) -> None:
-    with evaluation(PORT=str(free_port()), DIRECTION=direction, RUNS_ROOT=str(tmp_path)) as script:
+def test_one_evaluation_by_one_command(direction: str, tmp_path: Path, seed_file: Path) -> None:
+    variables = {"RUNS_ROOT": str(tmp_path), "EVAL_SEED_FILE": str(seed_file)}
+    with evaluation(PORT=str(free_port()), DIRECTION=direction, **variables) as script:
         assert script.exit_code(180.0) == 0
     (metrics,) = tmp_path.rglob("_metrics.jsonl")
     (record,) = read_jsonl(metrics)
@@ -103,6 +105,36 @@ def test_a_model_that_cannot_start_ends_it_and_its_own_words_are_shown(tmp_path:
         assert script.exit_code() == 1
     assert time.monotonic() - began < 30.0
     assert "no-such-checkpoint" in script.output
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes started by a process, directly or not."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == pid:
+                    found += [int(entry.name), *descendants(int(entry.name))]
+    return found
+
+
+@pytest.mark.parametrize("direction", ["sim-server", "model-server"])
+def test_ctrl_c_ends_both_programs_and_keeps_what_is_done(direction: str, tmp_path: Path) -> None:
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text(" ".join(map(str, range(30000, 30040))))
+    variables = {"RUNS_ROOT": str(tmp_path), "EVAL_SEED_FILE": str(seeds), "EVAL_TEST_NUM": "40"}
+    with evaluation(PORT=str(free_port()), DIRECTION=direction, **variables) as script:
+        script.wait_for("[1/40]")
+        children = descendants(script.pid)
+        assert len(children) >= 2
+        script.ctrl_c()
+        began = time.monotonic()
+        assert script.exit_code() != 0
+        assert time.monotonic() - began < 10.0
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()], "no process is left behind"
+    (metrics,) = tmp_path.rglob("_metrics.jsonl")
+    assert read_jsonl(metrics)
 
 
 def test_a_wrong_direction_and_a_wrong_task_are_refused(tmp_path: Path) -> None:
