@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robopro_eval.records import EpisodeRecord, read_jsonl, wilson_interval
+from robopro_eval.simulators.tabletop.seeds import EVALUATION_START
 
 REPO = Path(__file__).resolve().parent.parent
 DEFAULT_CHECKPOINT = REPO / "policies" / "dxvla" / "checkpoints" / "tabletop"
@@ -41,7 +42,8 @@ SCENES = {
 # How long the model program may take to notice that the run is over.
 GOODBYE_SECONDS = 20.0
 
-console = Console()
+# Wide enough for the table where the output is a file.
+console = Console(width=None if sys.stdout.isatty() else 160)
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,25 @@ def log_use(path: Path, *, tasks: Sequence[str], episodes: int, checkpoint: str,
         file.write(json.dumps(line) + "\n")
 
 
-def run_task(task: str, episodes: int, checkpoint: Path, run: str, runs_root: Path) -> list[EpisodeRecord]:
-    """Two programs, one socket, one task. Returns the scored episodes.
+def rehearsal_seeds(path: Path) -> int:
+    """How many seeds a rehearsal file holds.
+
+    Raises:
+        SystemExit: the file cannot be read, or holds a seed of the evaluation range.
+    """
+    try:
+        seeds = [int(word) for word in path.read_text(encoding="utf-8").split()]
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"error: {path}: not a readable list of seeds ({error})") from None
+    if not seeds or max(seeds) >= EVALUATION_START:
+        raise SystemExit(f"error: {path}: a rehearsal uses seeds below {EVALUATION_START}, at least one")
+    return len(seeds)
+
+
+def run_task(
+    task: str, episodes: int, checkpoint: Path, run: str, runs_root: Path, seed_file: Path | None = None
+) -> list[EpisodeRecord]:
+    """Two programs, one socket, one task. Returns the scored episodes; seeds are the shipped list's, or the file's.
 
     Raises:
         SystemExit: one of the programs failed; their output is in the run's folder.
@@ -117,8 +136,8 @@ def run_task(task: str, episodes: int, checkpoint: Path, run: str, runs_root: Pa
         "SIM_SERVER_BIND": "127.0.0.1",
         "STUDY_RUN": run,
         "RUNS_ROOT": str(runs_root),
-        "USE_EVAL_SEEDS": "1",
         "EVAL_TEST_NUM": str(episodes),
+        **({"EVAL_SEED_FILE": str(seed_file.resolve())} if seed_file else {"USE_EVAL_SEEDS": "1"}),
     }
     model_environment = {**common, "MODEL_AS_CLIENT": "1", "SIM_SERVER_HOST": "127.0.0.1"}
     arguments = ["--policy_name", "dxvla", "--ckpt_setting", "tabletop"]
@@ -244,6 +263,9 @@ def main(
     tasks: Annotated[str, typer.Option(help="Comma-separated; default all.")] = ",".join(SCENES),
     episodes: Annotated[int, typer.Option(help="Seeds per task, from the shipped lists.")] = 50,
     runs_root: Annotated[Path, typer.Option(help="Where the runs go.")] = REPO / "runs",
+    rehearsal: Annotated[
+        Path | None, typer.Option(help="A file of other seeds, to try this; writes no result.")
+    ] = None,
 ) -> None:
     """Runs the final evaluation and writes its table."""
     names = [name.strip() for name in tasks.split(",") if name.strip()]
@@ -256,19 +278,23 @@ def main(
         console.print(f"error: no checkpoint at {weights}; train one with scripts/train_tabletop.py")
         raise typer.Exit(1)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    log_use(RESULTS / "evaluation_range_uses.jsonl", tasks=names, episodes=episodes, checkpoint=digest, reason=reason)
+    if rehearsal is not None:
+        episodes = rehearsal_seeds(rehearsal)
+    else:
+        log = RESULTS / "evaluation_range_uses.jsonl"
+        log_use(log, tasks=names, episodes=episodes, checkpoint=digest, reason=reason)
     run = f"tabletop_{episodes}_{time.strftime('%Y%m%d_%H%M%S')}"
     scores = []
     for task in names:
         with console.status(f"{task}: {episodes} episodes over the socket"):
-            scores.append(score(task, run_task(task, episodes, checkpoint, run, runs_root.resolve())))
+            scores.append(score(task, run_task(task, episodes, checkpoint, run, runs_root.resolve(), rehearsal)))
         row = scores[-1]
         console.print(f"{task}: {row.successes}/{row.episodes}, {row.seconds_per_episode:.2f} s per episode")
     table = Table(*HEADINGS)
     for row in scores:
         table.add_row(*cells(row))
     console.print(table)
-    if names == list(SCENES) and episodes == 50:
+    if rehearsal is None and names == list(SCENES) and episodes == 50:
         write_results(scores, checkpoint=digest, folder=RESULTS)
         console.print(f"written: {RESULTS / 'tabletop_50.md'} and .json")
 

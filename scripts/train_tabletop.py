@@ -111,15 +111,22 @@ def collect_round(
 
 
 def train_round(
-    number: int, plan: Round, tasks: Sequence[str], shards: Sequence[Path], start: Path | None, out: Path, seed: int
+    number: int,
+    rounds: Sequence[Round],
+    tasks: Sequence[str],
+    shards: Sequence[Path],
+    start: Path | None,
+    out: Path,
+    seed: int,
 ) -> None:
-    """Trains on all shards so far, from `start` if there is one, and writes the checkpoint folder `out`."""
+    """Trains round `number` on all shards so far, from `start` if there is one; writes the checkpoint folder `out`."""
     import torch
     from tabletop_training.dataset import load_shards
     from tabletop_training.learn import Recipe, set_statistics, train
 
     from policies.dxvla.network import NetworkConfig, TabletopNetwork, load_torch_network, save_network
 
+    plan = rounds[number]
     torch.manual_seed(seed + number)
     data = load_shards(shards, list(tasks))
     recipe = Recipe(steps=plan.steps, learning_rate=plan.learning_rate)
@@ -128,7 +135,7 @@ def train_round(
         set_statistics(network, data)
     else:
         network = load_torch_network(start)
-    notes = describe(tasks, seed, len(data))
+    notes = describe(tasks, seed, len(data), rounds)
 
     def keep(step: int, average: TabletopNetwork) -> None:
         save_network(average, out.with_name(f"{out.name}_partial"), {**notes, "stopped_at_step": step})
@@ -146,7 +153,7 @@ def train_round(
     save_network(average, out, {**notes, "recipe": asdict(recipe)})
 
 
-def describe(tasks: Sequence[str], seed: int, samples: int) -> dict[str, object]:
+def describe(tasks: Sequence[str], seed: int, samples: int, rounds: Sequence[Round]) -> dict[str, object]:
     """What config.json says about the making of a checkpoint."""
     import torch
 
@@ -158,7 +165,7 @@ def describe(tasks: Sequence[str], seed: int, samples: int) -> dict[str, object]
             "command": shlex.join(["python", "scripts/train_tabletop.py", *sys.argv[1:]]),
             "seed": seed,
             "samples": samples,
-            "rounds": [asdict(r) for r in FULL],
+            "rounds": [asdict(r) for r in rounds],
             "environment_seeds": "training range 0..29999",
             "git_commit": git.stdout.strip() or None,
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -223,7 +230,7 @@ def main(
         shards += collect_round(number, plan, names, workdir, checkpoint, seed, processes)
         folder = workdir / f"checkpoint{number}"
         if not (folder / "model.safetensors").exists():
-            train_round(number, plan, names, shards, checkpoint, folder, seed)
+            train_round(number, rounds, names, shards, checkpoint, folder, seed)
         checkpoint = folder
         console.print(f"round {number} done after {(time.monotonic() - began) / 60:.1f} minutes: {folder}")
     assert checkpoint is not None

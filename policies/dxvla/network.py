@@ -231,6 +231,8 @@ def save_network(network: TabletopNetwork, folder: Path, notes: dict[str, object
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     save_file(state, folder / WEIGHTS)
+    # safetensors makes the file readable for its owner only; a checkpoint is there to be read.
+    (folder / WEIGHTS).chmod(0o644)
     config = {"format": 1, "network": asdict(network.config), **notes}
     (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
