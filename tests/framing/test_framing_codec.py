@@ -261,6 +261,7 @@ _LONG = "QUJD" * CUT_FROM
         [{"data": "@1"}, {"data": _LONG}, {"data": _LONG[4:]}],
         {"data": 'quotes " and \\ backslashes \n' * CUT_FROM},
         {"data": "\\" * 3 * CUT_FROM},
+        {"data": "x" * 3 * CUT_FROM + '"tail', "more": {"data": _LONG + '\\"' + _LONG}},
         {"data": "ü🤖" * CUT_FROM},
         {'my"data': _LONG},
         {"text": '"data": "' + _LONG + '"'},

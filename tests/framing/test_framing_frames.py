@@ -157,6 +157,15 @@ def test_a_header_above_the_maximum_is_refused_before_any_allocation() -> None:
         decoder.feed(b"more")
 
 
+def test_the_maximum_itself_is_allowed_and_one_byte_more_is_not() -> None:
+    decoder = FrameDecoder(max_frame=10)
+    decoder.feed(wire(b"x" * 10))
+    assert drain(decoder) == [b"x" * 10]
+    decoder.feed(wire(b"x" * 11)[:4])
+    with pytest.raises(ProtocolError, match="a frame of 11 bytes, above the maximum of 10 bytes"):
+        decoder.next_frame()
+
+
 def test_an_http_client_is_recognised_by_its_first_letters() -> None:
     decoder = FrameDecoder()
     decoder.feed(b"GET / HTTP/1.1\r\n"[:4])
