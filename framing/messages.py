@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from framing.decoding import Wire
+from framing.errors import ProtocolError
 
 RESET = "reset_model"
 """The command that begins an episode; on a fresh connection nothing may come before it."""
@@ -84,6 +86,50 @@ def stock_args(obs: Wire) -> tuple[Wire, ...]:
         spread = obs["_args"]
         return tuple(spread) if isinstance(spread, list) else (spread,)
     return (obs,)
+
+
+def read_upgraded(cmd: str, message: dict[str, Wire]) -> Request:
+    """A request that carries an id. Raises ProtocolError."""
+    number, accept = message["id"], message.get("accept")
+    if type(number) is not int:
+        raise ProtocolError(f"request {clip(cmd)} has an id that is {kind_of(number)}, not an integer")
+    if not are_texts(accept):
+        raise ProtocolError(f"request {clip(cmd)} does not say which formats it accepts")
+    formats = frozenset(cast("list[str]", accept))
+    if "args" not in message:  # the probe of a fresh connection, still in the stock shape
+        return Request(cmd, stock_args(message.get("obs")), id=number, accept=formats)
+    args, kwargs = message["args"], message.get("kwargs", {})
+    episode_id, episode = message.get("episode_id"), message.get("episode")
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise ProtocolError(f"request {clip(cmd)} needs a list of args and an object of kwargs")
+    if not (episode_id is None or isinstance(episode_id, str)):
+        raise ProtocolError(f"request {clip(cmd)} has an episode_id that is {kind_of(episode_id)}")
+    if not (episode is None or isinstance(episode, dict)):
+        raise ProtocolError(f"request {clip(cmd)} has an episode that is {kind_of(episode)}, not an object")
+    return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode)
+
+
+def read_features(policy: Wire) -> Features:
+    """The description of a policy in a first upgraded reply. Raises ProtocolError."""
+    if not isinstance(policy, dict):
+        raise ProtocolError("the first reply of an upgraded peer does not describe its policy")
+    name, methods, attributes = (policy.get(key) for key in ("name", "methods", "attributes"))
+    if not (isinstance(name, str) and are_texts(methods) and are_texts(attributes)):
+        raise ProtocolError("the description of the peer's policy lacks name, methods or attributes")
+    return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)))
+
+
+def read_timing(timing: Wire) -> Mapping[str, float] | None:
+    """The seconds that a reply tells, without those that are null. Raises ProtocolError."""
+    if timing is None:
+        return None
+    if not isinstance(timing, dict):
+        raise ProtocolError(f"the timing of a reply is {kind_of(timing)}, not an object")
+    known = {name: value for name, value in timing.items() if type(value) in (int, float)}
+    try:
+        return {name: float(cast(float, seconds)) for name, seconds in known.items()}
+    except OverflowError:
+        raise ProtocolError("the timing of a reply holds a number that is no time") from None
 
 
 def are_texts(value: Wire) -> bool:

@@ -13,8 +13,9 @@ No sockets here: methods return the buffers of one frame to send, or take the bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from framing.decoding import Wire, decode
 from framing.encoding import encode_parts
@@ -30,9 +31,11 @@ from framing.messages import (
     Peer,
     Reply,
     Request,
-    are_texts,
     clip,
     kind_of,
+    read_features,
+    read_timing,
+    read_upgraded,
     stock_args,
 )
 from framing.states import TRANSITIONS, Ending, Event, Role, State, forbidden
@@ -99,16 +102,22 @@ class _Session:
         self._ending = Ending.LOST
         return ProtocolError(message)
 
+    @contextlib.contextmanager
+    def _blaming_peer(self) -> Iterator[None]:
+        """A ProtocolError inside is a violation by the peer."""
+        try:
+            yield
+        except ProtocolError as problem:
+            raise self._violation(str(problem)) from None
+
     def _read(self, body: Buffer) -> dict[str, Wire]:
         if self._state is State.BROKEN:
             raise ProtocolError("the connection was given up after an earlier violation")
         view = memoryview(body).cast("B")
         if len(view) and view[0] == 0xFF:
             raise self._violation("the peer sent a binary body, which it was not offered")
-        try:
+        with self._blaming_peer():
             message = decode(body)
-        except ProtocolError as problem:
-            raise self._violation(str(problem)) from None
         if not isinstance(message, dict):
             raise self._violation(f"a message is {kind_of(message)}, not a JSON object")
         return message
@@ -223,7 +232,8 @@ class RequesterSession(_Session):
         if upgraded:
             self._accept_id(message["id"])
             if self._features is None:
-                self._features = self._read_features(message.get("policy"))
+                with self._blaming_peer():
+                    self._features = read_features(message.get("policy"))
         kind = message.get("kind") if upgraded else None
         if not (kind is None or isinstance(kind, str)):
             raise self._violation(f"a reply to {self._cmd} has a kind that is {kind_of(kind)}")
@@ -231,7 +241,8 @@ class RequesterSession(_Session):
         if upgraded:
             last = self._state is State.LEAVING and message["id"] == self._last_id
             event = Event.BYE_REPLY if last else Event.REPLY
-        timing = self._read_timing(message.get("timing")) if upgraded else None
+        with self._blaming_peer():
+            timing = read_timing(message.get("timing")) if upgraded else None
         self._state = self._next(event)
         if self._peer is Peer.UNKNOWN:
             self._peer = Peer.OURS if upgraded else Peer.STOCK
@@ -279,25 +290,6 @@ class RequesterSession(_Session):
         elif type(value) is not int or value != self._last_id:
             raise self._violation(f"the reply to request {self._last_id} ({self._cmd}) carries the id {clip(value)}")
 
-    def _read_features(self, policy: Wire) -> Features:
-        if not isinstance(policy, dict):
-            raise self._violation("the first reply of an upgraded peer does not describe its policy")
-        name, methods, attributes = (policy.get(key) for key in ("name", "methods", "attributes"))
-        if not (isinstance(name, str) and are_texts(methods) and are_texts(attributes)):
-            raise self._violation("the description of the peer's policy lacks name, methods or attributes")
-        return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)))
-
-    def _read_timing(self, timing: Wire) -> Mapping[str, float] | None:
-        if timing is None:
-            return None
-        if not isinstance(timing, dict):
-            raise self._violation(f"the timing of a reply is {kind_of(timing)}, not an object")
-        return {
-            name: float(seconds)
-            for name, seconds in timing.items()
-            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-        }
-
 
 class ResponderSession(_Session):
     """The model's side of one connection.
@@ -332,7 +324,8 @@ class ResponderSession(_Session):
         cmd = message.get("cmd")
         if not isinstance(cmd, str):
             raise self._violation(f"a request's cmd is {kind_of(cmd)}, not a string")
-        request = self._read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
+        with self._blaming_peer():
+            request = read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
         after = self._next(_REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock])
         if request.id is not None:
             if request.id != self._last_id + 1:
@@ -396,22 +389,3 @@ class ResponderSession(_Session):
         if self._state is State.DONE:
             self._ending = Ending.BYE
         return frame
-
-    def _read_upgraded(self, cmd: str, message: dict[str, Wire]) -> Request:
-        number, accept = message["id"], message.get("accept")
-        if type(number) is not int:
-            raise self._violation(f"request {clip(cmd)} has an id that is {kind_of(number)}, not an integer")
-        if not are_texts(accept):
-            raise self._violation(f"request {clip(cmd)} does not say which formats it accepts")
-        formats = frozenset(cast("list[str]", accept))
-        if "args" not in message:  # the probe of a fresh connection, still in the stock shape
-            return Request(cmd, stock_args(message.get("obs")), id=number, accept=formats)
-        args, kwargs = message["args"], message.get("kwargs", {})
-        episode_id, episode = message.get("episode_id"), message.get("episode")
-        if not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise self._violation(f"request {clip(cmd)} needs a list of args and an object of kwargs")
-        if not (episode_id is None or isinstance(episode_id, str)):
-            raise self._violation(f"request {clip(cmd)} has an episode_id that is {kind_of(episode_id)}")
-        if not (episode is None or isinstance(episode, dict)):
-            raise self._violation(f"request {clip(cmd)} has an episode that is {kind_of(episode)}, not an object")
-        return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode)

@@ -387,6 +387,8 @@ def test_how_a_connection_ended_seen_from_the_simulator() -> None:
         b'{"res": 1, "id": 1, "policy": {"name": 3, "methods": [], "attributes": []}}',
         b'{"res": 1, "id": 1, "policy": {"name": "p", "methods": [1], "attributes": []}}',
         b'{"res": 1, "id": 1, "timing": 3, "policy": {"name": "p", "methods": [], "attributes": []}}',
+        b'{"res": 1, "id": 1, "timing": {"infer": 1%s}, "policy": {"name": "p", "methods": [], "attributes": []}}'
+        % (b"0" * 400),
         b"\xff\x00\x00\x00",
         b"HTTP/1.1 400 Bad Request",
         b'{"error": "x", "id": 1, "kind": "protocol_error", "policy": {"name": "", "methods": [], "attributes": []}}',
