@@ -23,7 +23,7 @@ NUDGE = Path(__file__).resolve().parent / "policies" / "nudge"
 _MEANT_FOR_US = ("SIM_", "MODEL_", "EVAL_", "DXVLA_", "BENCH_", "STUDY_", "RUNS_", "TASK_", "USE_EVAL", "CKPT_")
 _MEANT_FOR_US_EXACTLY = {"SEEDS_ROOT", "EXPERT_CHECK", "BENCHMARK", "SERVE_FOREVER", "CHECKPOINT_ROOT"}
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds to wait for a line or an exit before a test fails; a busy two-core machine needs several to import torch."""
 
 
