@@ -28,9 +28,5 @@ class SimulatorFault(Exception):
     """The environment raised while a policy was using it. Not the policy's fault; the cause is chained."""
 
 
-class BadAction(ValueError):
-    """The policy handed ``take_action`` something that is no action."""
-
-
 class NoModel(UserError):
     """No model is connected and none came in time."""

@@ -9,36 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sim_endpoint.faults import BadAction, SimulatorFault
+from robopro_eval.simulators.actions import check_action
+from sim_endpoint.faults import SimulatorFault
 
 if TYPE_CHECKING:
     from robopro_eval.simulators.task_env import TaskEnv
-
-ACTION_DIMS = {"qpos": 14, "ee": 16}
-
-
-def check_action(action: ArrayLike, action_type: str) -> NDArray[np.float64]:
-    """Return the action as a finite float64 vector of at least 14 (``qpos``) or 16 (``ee``) numbers.
-
-    A longer vector is legal (the environment reads only the front), as are gripper values outside [0, 1].
-    Raises BadAction in one sentence.
-    """
-    dims = ACTION_DIMS.get(action_type)
-    if dims is None:
-        raise BadAction(f"take_action knows the action types 'qpos' and 'ee', not {action_type!r}")
-    try:
-        vector = np.asarray(action, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise BadAction(f"take_action was given no numbers but {type(action).__name__} ({error})") from error
-    if vector.ndim != 1 or vector.shape[0] < dims:
-        raise BadAction(f"take_action({action_type!r}) needs {dims} numbers, but was given shape {vector.shape}")
-    bad = np.flatnonzero(~np.isfinite(vector[:dims]))
-    if bad.size:
-        raise BadAction(f"take_action({action_type!r}) was given {vector[bad[0]]} at position {bad[0]}")
-    return vector
 
 
 class GuardedEnv:
@@ -52,7 +29,7 @@ class GuardedEnv:
         self.__dict__["_fault"] = None
 
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
-        """Check the action, then hand it on. Raises BadAction, SimulatorFault."""
+        """Check the action, then hand it on. Raises ValueError (the policy's fault), SimulatorFault."""
         vector = check_action(action, action_type)
         try:
             self._env.take_action(vector, action_type)

@@ -95,10 +95,11 @@ def _second_query_of_the_first_episode(error: Exception) -> Any:
     ("behave", "evaluate", "words"),
     [
         (_second_query_of_the_first_episode(PolicyError("boom", kind="policy_error")), act, "policy_error: boom"),
-        (lambda name, *_: np.full(14, np.nan), act, "nan at position 0"),
+        (lambda name, *_: np.full(14, np.nan), act, "nan at index 0"),
         (lambda name, *_: np.ones(7), act, "shape (7,)"),
         (lambda name, *_: np.ones((30, 14)), act, "shape (30, 14)"),
-        (lambda name, *_: "up", act, "no numbers"),
+        (lambda name, *_: "up", act, "14 numbers, but was given str"),
+        (None, lambda env, model, obs: env.take_action(np.zeros(16), "ee"), "quaternion has length zero"),
         (None, lambda env, model, obs: _raise(KeyError("front_camera")), "KeyError: 'front_camera'"),
         (None, lambda env, model, obs: _raise(EncodeError("image: object")), "cannot_send"),
         (None, lambda env, model, obs: env.take_action(np.ones(14), "delta_ee"), "'delta_ee'"),

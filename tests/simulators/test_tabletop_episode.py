@@ -116,6 +116,14 @@ def test_a_qpos_action_reaches_its_joint_angles(cup: TabletopEnv) -> None:
     assert np.abs(np.asarray(obs["joint_state"]["vector"]) - goal).max() < 0.01
 
 
+def test_joint_angles_beyond_the_limits_go_to_the_limits_and_end_soon(cup: TabletopEnv) -> None:
+    cup.setup_demo(seed=SEED, cameras=[])
+    goal = np.array(cup.get_obs()["joint_action"]["vector"])
+    goal[0] = 1e9  # at the speed limit this would take eight years
+    cup.take_action(goal)
+    assert cup.get_obs()["joint_action"]["left_arm"][0] == pytest.approx(2.6, abs=1e-6)  # arm.urdf
+
+
 def test_minus_one_and_plus_one_close_and_open_the_gripper(cup: TabletopEnv) -> None:
     cup.setup_demo(seed=SEED, cameras=[])
     action = ee_of(cup)
@@ -171,7 +179,7 @@ def test_a_far_target_is_a_motion_and_not_a_blow(cup: TabletopEnv) -> None:
         (np.zeros(13), "qpos", "14 numbers"),
         (np.zeros(14), "ee", "16 numbers"),
         (np.zeros((1, 16)), "ee", "flat array"),
-        (np.full(14, np.nan), "qpos", "index 0"),
+        (np.full(14, np.nan), "qpos", "nan at index 0"),
         ([0.0] * 15 + [np.inf], "ee", "index 15"),
         (np.zeros(16), "ee", "length zero"),
         (np.zeros(14), "delta_ee", "'delta_ee'"),

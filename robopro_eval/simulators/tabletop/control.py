@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import sapien
-from numpy.typing import ArrayLike
 
 from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, Array
 from robopro_eval.simulators.tabletop.robot import SIDES, Arm
@@ -22,7 +21,6 @@ SUBSTEPS = 10
 # Radians per second. Fast enough for every demonstration (0.5 m/s at the tool), slow enough that a far target is a
 # motion and not a blow.
 JOINT_SPEED_LIMIT = 4.0
-ACTION_WIDTH = {"qpos": 14, "ee": 16}
 _QPOS_SLICES = {"left": slice(0, 7), "right": slice(7, 14)}
 _EE_SLICES = {"left": slice(0, 8), "right": slice(8, 16)}
 
@@ -35,43 +33,21 @@ class ArmCommand:
     gripper: float
 
 
-def parse_action(action: ArrayLike, action_type: str) -> Array:
-    """Check an action and return its (14,) or (16,) numbers; extra trailing numbers are ignored, as in RoboPRO.
-
-    Raises ValueError with one sentence for an unknown type, too few numbers, or NaN and infinities.
-    """
-    width = ACTION_WIDTH.get(action_type)
-    if width is None:
-        raise ValueError(f"action_type must be 'qpos' or 'ee', not {action_type!r}")
-    try:
-        numbers = np.asarray(action, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
-        raise ValueError(f"a {action_type!r} action is {width} numbers, got something else: {reason}") from None
-    if numbers.ndim != 1 or numbers.shape[0] < width:
-        raise ValueError(f"a {action_type!r} action is a flat array of {width} numbers, got shape {numbers.shape}")
-    numbers = numbers[:width]
-    if not np.all(np.isfinite(numbers)):
-        bad = ", ".join(str(i) for i in np.flatnonzero(~np.isfinite(numbers)))
-        raise ValueError(f"a {action_type!r} action must be finite, got NaN or infinity at index {bad}")
-    return numbers
-
-
 def resolve(world: World, numbers: Array, action_type: str) -> dict[str, ArmCommand]:
-    """Turn a checked action into joint goals. A pose out of reach makes that arm hold.
+    """Turn an action that passed `check_action` into joint goals; what it has beyond its 14 or 16 numbers is ignored.
 
-    Raises ValueError for a quaternion of length zero; other lengths are normalised.
+    A pose out of reach makes that arm hold, joint angles beyond the joints' limits become the limits (so that no action
+    lasts longer than the longest motion there is), quaternions are normalised.
     """
     commands = {}
     for side in SIDES:
         arm = world.arms[side]
         if action_type == "qpos":
             part = numbers[_QPOS_SLICES[side]]
-            commands[side] = ArmCommand(part[:ARM_JOINTS].copy(), float(part[ARM_JOINTS]))
+            commands[side] = ArmCommand(arm.kinematics.within_limits(part[:ARM_JOINTS]), float(part[ARM_JOINTS]))
         else:
             part = numbers[_EE_SLICES[side]]
             length = float(np.linalg.norm(part[3:7]))
-            if length < 1e-6:
-                raise ValueError(f"the {side} arm's quaternion has length zero; send [qw, qx, qy, qz] of a rotation")
             pose = sapien.Pose(part[:3].tolist(), (part[3:7] / length).tolist())
             commands[side] = ArmCommand(arm.kinematics.solve(pose, arm.targets), float(part[7]))
     return commands

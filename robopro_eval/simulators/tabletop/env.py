@@ -10,6 +10,7 @@ import numpy as np
 import sapien
 from numpy.typing import ArrayLike
 
+from robopro_eval.simulators.actions import check_action
 from robopro_eval.simulators.tabletop import control
 from robopro_eval.simulators.tabletop.catalogue import CAMERA_NAMES, TASK_CONFIGS
 from robopro_eval.simulators.tabletop.collisions import CollisionMetrics
@@ -119,7 +120,7 @@ class TabletopEnv:
         instead.
         """
         world = self._open_world()
-        numbers = control.parse_action(action, action_type)
+        numbers = check_action(action, action_type)
         if self.eval_success or self.take_action_cnt == self.step_lim:
             return
         commands = control.resolve(world, numbers, action_type)

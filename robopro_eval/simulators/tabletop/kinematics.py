@@ -30,6 +30,10 @@ class ArmKinematics:
         self._low, self._high = limits[:, 0], limits[:, 1]
         self._middle = (self._low + self._high) / 2
 
+    def within_limits(self, angles: Array) -> Array:
+        """Joint angles (6,) rad, each moved into its joint's limits."""
+        return np.asarray(np.clip(angles, self._low, self._high), dtype=np.float64)
+
     def solve(self, pose: sapien.Pose, start: Array) -> Array | None:
         """Joint angles (6,) that put the end-effector frame at `pose` (world), or None when out of reach.
 
@@ -37,7 +41,7 @@ class ArmKinematics:
         """
         target = self._to_base * pose
         seed = np.zeros(self._dof)
-        seed[:ARM_JOINTS] = np.clip(start, self._low, self._high)
+        seed[:ARM_JOINTS] = self.within_limits(start)
         solution, converged, _ = self._model.compute_inverse_kinematics(
             self._link_index, target, seed, self._mask, IK_TOLERANCE, IK_MAX_ITERATIONS, IK_STEP, 1e-6
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import sapien
-from numpy.typing import NDArray
 
 from robopro_eval.simulators.tabletop.kinematics import ARM_JOINTS, ArmKinematics, Array
 
@@ -148,6 +147,3 @@ def load_arms(scene: sapien.Scene) -> dict[str, Arm]:
 def link_names(arms: dict[str, Arm]) -> set[str]:
     """Names of all links of both arms."""
     return {name for arm in arms.values() for name in arm.links}
-
-
-FloatArray = NDArray[np.float64]
