@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from framing.codec import json_to_numpy, numpy_to_json
-from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
+from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError, WireError
 from framing.session import Features, Peer, Reply, RequesterSession
 from model_endpoint.dispatcher import Dispatcher
 
 T = TypeVar("T")
 
 RESET = "reset_model"
-GOODBYE_SECONDS = 1.0  # a goodbye must not keep Ctrl-C from ending within five seconds,
-PENDING_REPLY_SECONDS = 2.5  # and a call under way when it came has to be answered first
+# Ctrl-C has to end within five seconds. A call that was under way then is answered before the goodbye is; a model that
+# needs longer for it finds the goodbye afterwards.
+GOODBYE_SEND_SECONDS, FAREWELL_SECONDS = 1.0, 2.5
 
 FENCED_KINDS = frozenset({"stale_episode", "protocol_error"})
 """Error replies that are no fault of the policy: the session is out of step, the attempt is invalid."""
@@ -114,7 +115,6 @@ class RemoteModel:
         self._fault: Exception | None = None
         self._reset_done = False  # by the handshake: a stock peer need not be reset twice
         self._reset_error: PolicyError | None = None
-        self._waiting = False
 
     @property
     def features(self) -> Features | None:
@@ -160,15 +160,20 @@ class RemoteModel:
 
     def close(self, *, goodbye: bool) -> None:
         if self._fault is None and goodbye and self._session.peer is Peer.OURS:
-            with contextlib.suppress(Exception):
-                if self._waiting:  # Ctrl-C in the middle of a call: its reply comes first
-                    self._session.receive(self._channel.receive(PENDING_REPLY_SECONDS))
-                self._channel.send(self._session.bye(), GOODBYE_SECONDS)
-                self._channel.receive(GOODBYE_SECONDS)
+            with contextlib.suppress(WireError):
+                self._say_goodbye()
         with contextlib.suppress(Exception):
             self._channel.close()
         if self._fault is None:
             self._fault = PeerGone("we closed the connection")
+
+    def _say_goodbye(self) -> None:
+        self._channel.send(self._session.bye(), GOODBYE_SEND_SECONDS)
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        while self._session.ending is None:
+            body = self._channel.receive(max(0.0, deadline - time.monotonic()))
+            with contextlib.suppress(PolicyError):  # the answer to the call that was under way
+                self._session.receive(body)
 
     def _check(self) -> None:
         if self._fault is not None:
@@ -178,11 +183,8 @@ class RemoteModel:
         start = time.perf_counter()
         infer: float | None = None
         try:
-            self._waiting = True
             self._channel.send(frame, self._timeout)
-            body = self._channel.receive(self._timeout)
-            self._waiting = False
-            reply = self._session.receive(body)
+            reply = self._session.receive(self._channel.receive(self._timeout))
             infer = None if reply.timing is None else float(reply.timing.get("infer") or 0.0)
             return reply
         except PolicyError as error:
