@@ -28,7 +28,6 @@ from robopro_eval.console.errors import EXIT_FAILURE, UserError
 from robopro_eval.console.streams import note, say
 from robopro_eval.transport.addresses import Address
 
-MIB = 1024 * 1024
 WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
 
 log = EventLog("program")
@@ -72,8 +71,7 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
                 if settings.policy_hang_timeout:
                     nursery.start_soon(_watch_calls, thread, settings.policy_hang_timeout)
                 features = (await thread.run(Dispatcher.features)).value
-                max_frame = settings.max_frame_mib * MIB
-                service = Service(thread, features, say, note, max_frame, max_waiting=settings.max_waiting)
+                service = Service(thread, features, say, note, settings.max_frame, max_waiting=settings.max_waiting)
                 try:
                     await _serve(service, settings)
                 except UserError:

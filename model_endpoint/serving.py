@@ -20,11 +20,12 @@ from framing.session import Ending, Features
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyRunner
 from model_endpoint.sessions import Farewell, Session, Tally
-from model_endpoint.settings import MAX_WAITING, NAME_ATTEMPTS, RETRY_SECONDS, STATUS_SECONDS
+from model_endpoint.settings import MAX_WAITING
 from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.addresses import Address, check_address
 from robopro_eval.transport.errors import AddressError, TransportError
+from robopro_eval.transport.retry import INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
 
 log = EventLog("serving")
 
@@ -43,7 +44,7 @@ class Service:
     _turn: trio.Lock = field(default_factory=trio.Lock)
     _connected: int = 0
 
-    async def listen(self, address: Address, *, status_seconds: float = STATUS_SECONDS) -> None:
+    async def listen(self, address: Address, *, status_seconds: float = STATUS_EVERY) -> None:
         """Serve one simulator after another until cancelled. Raises UserError where it cannot listen."""
         with _as_user_errors(), aio.listen(address.host, address.port) as listener:
             bound = Address(address.host, aio.bound_address(listener).port)
@@ -85,9 +86,9 @@ class Service:
         address: Address,
         *,
         attempts: int,
-        interval: float = RETRY_SECONDS,
+        interval: float = INTERVAL,
         name_attempts: int = NAME_ATTEMPTS,
-        status_seconds: float = STATUS_SECONDS,
+        status_seconds: float = STATUS_EVERY,
     ) -> None:
         """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
         while True:

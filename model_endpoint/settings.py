@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from framing.frames import DEFAULT_MAX_FRAME
 from robopro_eval.settings.program import ProgramSettings, knob
+from robopro_eval.transport.retry import ATTEMPTS, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
 
 DEFAULT_PORT = 29761
-DEFAULT_ATTEMPTS = 1000
-RETRY_SECONDS = 5.0
-NAME_ATTEMPTS = 12
-STATUS_SECONDS = 30.0
 HANG_SECONDS = 1800.0
 STOP_SECONDS = 3.0
-MAX_FRAME_MIB = 256
 MAX_WAITING = 64
 
 
@@ -77,7 +74,7 @@ class ModelSettings(ProgramSettings):
         for_policy=False,
     )
     model_client_max_attempts: int = knob(
-        DEFAULT_ATTEMPTS,
+        ATTEMPTS,
         "times to dial before giving up; a malformed address fails at once, a name that does not resolve after "
         f"{NAME_ATTEMPTS} tries",
         group="Dialing (the simulator listens)",
@@ -88,7 +85,7 @@ class ModelSettings(ProgramSettings):
     )
 
     model_client_retry_seconds: float = knob(
-        RETRY_SECONDS,
+        INTERVAL,
         "seconds between two attempts to dial",
         group="Dialing (the simulator listens)",
         reason="what RoboPRO's scripts wait",
@@ -106,7 +103,7 @@ class ModelSettings(ProgramSettings):
         for_policy=False,
     )
     max_frame_mib: int = knob(
-        MAX_FRAME_MIB,
+        DEFAULT_MAX_FRAME >> 20,
         "largest message taken, in MiB; a bigger one is refused from its header",
         group="Limits",
         reason="seven cameras with float64 depth are about 30 MiB; 4 GiB would be what a stray client can ask for",
@@ -123,7 +120,7 @@ class ModelSettings(ProgramSettings):
         for_policy=False,
     )
     status_seconds: float = knob(
-        STATUS_SECONDS, "seconds between two lines that say what is waited for", group="Limits", gt=0, for_policy=False
+        STATUS_EVERY, "seconds between two lines that say what is waited for", group="Limits", gt=0, for_policy=False
     )
     stop_seconds: float = knob(
         STOP_SECONDS,
@@ -139,3 +136,8 @@ class ModelSettings(ProgramSettings):
         False, "also log who came and went (-v); every call with -vv", group="What is shown", for_policy=False
     )
     debug: bool = knob(False, "tracebacks, and everything -vv shows", group="What is shown", for_policy=False)
+
+    @property
+    def max_frame(self) -> int:
+        """Largest message, bytes."""
+        return self.max_frame_mib << 20

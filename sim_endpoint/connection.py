@@ -26,7 +26,6 @@ from sim_endpoint.settings import SimSettings
 
 Say = Callable[[str], None]
 
-MIB = 1024 * 1024
 LISTENING = "🚀 SIM server listening on {host}:{port} — waiting for model to connect..."
 MODEL_CONNECTED = "🔗 Model connected from {peer}"
 CONNECTED_TO_MODEL = "🔗 Connected to model server at {host}:{port}"
@@ -155,9 +154,8 @@ def make_link(settings: SimSettings, say: Say, note: Say) -> ModelLink:
 
 
 def _shake_hands(sock: socket.socket, settings: SimSettings, peer: str) -> RemoteModel:
-    max_frame = settings.max_frame_mib * MIB
-    channel = BlockingChannel(sock, max_frame)
-    session = RequesterSession(settings.wire, max_frame=max_frame)
+    channel = BlockingChannel(sock, settings.max_frame)
+    session = RequesterSession(settings.wire, max_frame=settings.max_frame)
     model = RemoteModel(channel, session, timeout=settings.reply_timeout, peer=peer)
     try:
         model.handshake()

@@ -21,10 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from robopro_eval.console.streams import say, use_utf8
 from robopro_eval.transport.errors import TransportError
 from robopro_eval.transport.sockets import listen
+from sim_endpoint.settings import DEFAULT_PORT
 from sim_endpoint.vulkan import MESA_MINIMUM
-
-DEFAULT_PORT = 29761
-"""The port of the README's commands; any of 29500-29999 is as good."""
 
 PROBE_TIMEOUT = 120.0
 """Seconds. SAPIEN's default shaders need 6 s for a first picture on a CPU; a busy machine, several times that."""

@@ -5,16 +5,16 @@ Each probe prints one line and exits 0 if the thing works; otherwise its last li
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sim_endpoint.video import VideoWriter, bundled_ffmpeg
 from sim_endpoint.vulkan import MESA_MINIMUM, VulkanUnavailable, list_devices
 
 
@@ -56,26 +56,16 @@ def probe_frame() -> str:
 
 
 def probe_video() -> str:
-    """Encode one second of moving stripes with the encoder that the episodes use."""
-    try:
-        from imageio_ffmpeg import get_ffmpeg_exe
-    except ImportError:
-        raise ProbeFailed("imageio-ffmpeg is not installed in this Python environment") from None
-    try:
-        executable = get_ffmpeg_exe()
-    except RuntimeError as problem:
-        raise ProbeFailed(f"imageio-ffmpeg has no ffmpeg to run: {problem}") from None
-    frames = np.stack([np.roll(np.indices((48, 64)).sum(0), shift) * 2 % 256 for shift in range(25)])
-    rgb = np.repeat(frames[..., None], 3, axis=-1).astype(np.uint8)
+    """Encode one second of moving stripes as an episode does it."""
     with tempfile.TemporaryDirectory() as folder:
-        target = os.path.join(folder, "probe.mp4")
-        size = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "64x48", "-r", "25", "-i", "-"]
-        command = [executable, "-loglevel", "error", "-y", *size, "-c:v", "libx264", "-pix_fmt", "yuv420p", target]
-        done = subprocess.run(command, input=rgb.tobytes(), capture_output=True)
-        if done.returncode != 0 or not os.path.getsize(target):
-            reason = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise ProbeFailed(f"{executable} cannot encode H.264: {reason[-1] if reason else 'it gave no reason'}")
-        return f"{os.path.basename(executable)} encodes H.264 ({os.path.getsize(target)} bytes for 25 frames)"
+        target = Path(folder) / "probe.mp4"
+        writer = VideoWriter(target, (64, 48), 25.0, lambda _: None)
+        for shift in range(25):
+            stripes = np.roll(np.indices((48, 64)).sum(0), shift) * 2 % 256
+            writer.write(np.repeat(stripes[..., None], 3, axis=-1).astype(np.uint8).tobytes())
+        if not writer.keep():
+            raise ProbeFailed(str(writer.failure))
+        return f"{bundled_ffmpeg().name} encodes H.264 ({target.stat().st_size} bytes for {writer.frames} frames)"
 
 
 PROBES: dict[str, Callable[[], str]] = {"vulkan": probe_vulkan, "frame": probe_frame, "video": probe_video}

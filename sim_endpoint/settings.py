@@ -7,7 +7,9 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
+from framing.frames import DEFAULT_MAX_FRAME
 from robopro_eval.settings.program import ProgramSettings, knob
+from robopro_eval.transport.retry import ATTEMPTS, INTERVAL
 
 WHAT, SEEDS, LINK, HOW, OUT = "What to run", "Seeds", "Connection", "How to run", "Results"
 
@@ -94,14 +96,14 @@ class SimSettings(ProgramSettings):
         ge=0,
     )
     connect_attempts: int = knob(
-        1000,
+        ATTEMPTS,
         "Tries to reach a listening model before giving up",
         group=LINK,
         env="MODEL_CONNECT_MAX_ATTEMPTS",
         reason="Start order does not matter, and a model may load for long",
         ge=1,
     )
-    connect_interval: float = knob(5.0, "Seconds between these tries", group=LINK, gt=0, metavar="SECONDS")
+    connect_interval: float = knob(INTERVAL, "Seconds between these tries", group=LINK, gt=0, metavar="SECONDS")
     peer_wait: float = knob(
         60.0,
         "When the model vanished in the middle of a run: seconds to wait for another",
@@ -117,7 +119,7 @@ class SimSettings(ProgramSettings):
         "auto", "stock: speak only what RoboPRO's public scripts speak, whoever answers", group=LINK
     )
     max_frame_mib: int = knob(
-        256,
+        DEFAULT_MAX_FRAME >> 20,
         "Largest message accepted, MiB",
         group=LINK,
         reason="Hundreds of camera images, and a wrong peer cannot make us allocate 4 GiB",
@@ -189,6 +191,11 @@ class SimSettings(ProgramSettings):
     def reply_timeout(self) -> float | None:
         """Seconds per reply; None = for ever."""
         return self.sim_server_recv_timeout or None
+
+    @property
+    def max_frame(self) -> int:
+        """Largest message, bytes."""
+        return self.max_frame_mib << 20
 
     @property
     def run_name(self) -> str:

@@ -37,7 +37,8 @@ class VideoWriter:
     """What ``TASK_ENV._set_eval_video_ffmpeg`` is given: takes raw rgb24 frames on ``stdin``.
 
     It looks like the encoder's process to the environment (``stdin.write``, ``stdin.close``, ``wait``). ``write``
-    never raises. The file appears under ``target`` only when :meth:`keep` is called.
+    never raises. The file appears under ``target`` only when :meth:`keep` is called. ``failure`` says why there will be
+    no video; None while all is well.
     """
 
     def __init__(self, target: Path, size: tuple[int, int], fps: float, warn: Callable[[str], None]) -> None:
@@ -48,7 +49,7 @@ class VideoWriter:
         self._log = target.with_name(f".{target.stem}.log")
         self._warn = warn
         self._frame_bytes = size[0] * size[1] * 3
-        self._failed: str | None = None
+        self.failure: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._start(size, fps)
@@ -69,7 +70,7 @@ class VideoWriter:
 
     def write(self, frame: bytes) -> int:
         """Encode one frame of raw rgb24, width * height * 3 bytes."""
-        if self._failed is None and self._process is not None and self._process.stdin is not None:
+        if self.failure is None and self._process is not None and self._process.stdin is not None:
             if len(frame) != self._frame_bytes:
                 self._give_up(f"a frame has {len(frame)} bytes, expected {self._frame_bytes}")
                 return 0
@@ -104,12 +105,12 @@ class VideoWriter:
         """Finish the file and give it its name. False when there is no video."""
         self.close()
         code = self.wait()
-        if self._failed is None and code != 0:
+        if self.failure is None and code != 0:
             self._give_up(f"the encoder failed{self._last_words()}")
-        if self._failed is None and self.frames == 0:
+        if self.failure is None and self.frames == 0:
             self._give_up("the simulator wrote no frame")
         kept = False
-        if self._failed is None:
+        if self.failure is None:
             try:
                 os.replace(self._part, self._target)
                 kept = True
@@ -120,7 +121,7 @@ class VideoWriter:
 
     def discard(self) -> None:
         """End the encoder and remove what it wrote."""
-        self._failed = self._failed or "discarded"
+        self.failure = self.failure or "discarded"
         if self._process is not None:
             self._process.kill()
             self.close()
@@ -128,8 +129,8 @@ class VideoWriter:
         self._remove_leftovers()
 
     def _give_up(self, why: str) -> None:
-        if self._failed is None:
-            self._failed = why
+        if self.failure is None:
+            self.failure = why
             self._warn(f"warning: no video {self._target.name}: {why}; the episode goes on")
 
     def _last_words(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from sim_endpoint import doctor, doctor_probes
 from sim_endpoint.doctor import ProbeResult, Verdict
+from sim_endpoint.video import EncoderMissing
 from sim_endpoint.vulkan import VulkanDevice
 
 LAVAPIPE = "llvmpipe Mesa {} (LLVM 15.0.6)"
@@ -50,6 +51,15 @@ def test_a_driver_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatc
 def test_the_drivers_of_this_machine_and_its_encoder_work() -> None:
     assert doctor.run_probe("vulkan").ok, doctor.run_probe("vulkan").text
     assert doctor.run_probe("video").ok, doctor.run_probe("video").text
+
+
+def test_the_encoder_tried_is_the_one_of_the_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise EncoderMissing("no video encoder: pip install imageio-ffmpeg")
+
+    monkeypatch.setattr("sim_endpoint.video.bundled_ffmpeg", none)
+    with pytest.raises(doctor_probes.ProbeFailed, match="pip install imageio-ffmpeg"):
+        doctor_probes.probe_video()
 
 
 def test_one_picture_of_the_benchmark_is_rendered() -> None:
