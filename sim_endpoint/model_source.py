@@ -217,6 +217,7 @@ class LocalModel:
         self.clock = CallClock()
         self.peer = "this process"
         self._dispatcher = dispatcher
+        self._episode: EpisodeInfo | None = None
 
     @property
     def features(self) -> Features | None:
@@ -227,7 +228,7 @@ class LocalModel:
         return None
 
     def begin_episode(self, info: EpisodeInfo) -> None:
-        self._dispatcher.begin_episode(info.as_dict())
+        self._episode = info
         self.call(RESET)
 
     def call(self, name: str, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> object:
@@ -238,6 +239,8 @@ class LocalModel:
             sent_kwargs = _copy(dict(kwargs or {}), dict)
             asked = time.perf_counter()
             try:
+                if name == RESET and self._episode is not None:
+                    self._dispatcher.begin_episode(self._episode.as_dict())
                 value = self._dispatcher.call(name, sent_args, sent_kwargs)
             finally:
                 infer = time.perf_counter() - asked

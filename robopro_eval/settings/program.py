@@ -40,7 +40,7 @@ class ProgramSettings(BaseModel):
     EVAL_TEST_NUM``, ...), for messages and for the manifest.
     """
 
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, validate_default=False)
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property

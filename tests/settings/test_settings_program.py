@@ -92,6 +92,7 @@ def test_a_typo_after_overrides_is_noted() -> None:
         (["--port", "abc"], {}, ["--port", "'abc'", "integer"]),
         ([], {"TOY_PORT": "99999"}, ["TOY_PORT", "65535"]),
         (["--port"], {}, ["--port needs a value"]),
+        (["--timeout", "inf"], {}, ["--timeout", "'inf'", "finite"]),
         (["port"], {}, ["'port'", "--name value"]),
         (["--config", "/nowhere/x.yml"], {}, ["/nowhere/x.yml", "no such file"]),
         (["--no-video=1"], {}, ["takes no value"]),

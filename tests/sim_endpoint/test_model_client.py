@@ -246,6 +246,8 @@ def test_episodes_reach_the_policy_before_the_reset(source: Any, dispatcher: Dis
     source.begin_episode(EpisodeInfo("x#2", "t", 8))
     seen = dispatcher._model.seen  # type: ignore[attr-defined]
     assert seen[-4:] == [("begin", EPISODE.id, 7), "reset", ("begin", "x#2", 8), "reset"]
+    ModelClient(source).call("reset_model")
+    assert seen[-2:] == [("begin", "x#2", 8), "reset"], "an eval() that resets begins the episode again"
 
 
 def test_time_is_split_by_what_the_peer_reports(dispatcher: Dispatcher) -> None:
