@@ -90,7 +90,9 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
             if not idle:
                 note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
                 _leave(128 + outcome.signal)
-        thread.stop(0.0)
+        # Wait for it: a thread that is still ending while the interpreter is taken down under it may abort the process
+        # (seen with torch: "terminate called without an active exception").
+        await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
         nursery.cancel_scope.cancel()
 
 
