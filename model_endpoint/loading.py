@@ -116,14 +116,6 @@ def find_config(name_or_path: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def load_yaml(folder: Path) -> dict[str, object]:
-    """The folder's ``deploy_policy.yml``, empty if there is none. Raises UsageError if it is not a mapping."""
-    from robopro_eval.settings.program import load_yaml_mapping  # pydantic: not needed where only the face is loaded
-
-    path = folder / CONFIG_FILE
-    return load_yaml_mapping(path) if path.is_file() else {}
-
-
 def load_face(folder: Path) -> PolicyFace:
     """Import the ``deploy_policy.py`` of a folder. Loading the same folder again gives the same module.
 

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from framing.codec import json_to_numpy, numpy_to_json
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError, WireError
@@ -198,11 +198,10 @@ class RemoteModel:
             raise
         except (PeerGone, DeadlineExceeded, ProtocolError) as error:
             self._fail(error)
-            raise
         finally:
             self.clock.add(time.perf_counter() - start, infer)
 
-    def _fail(self, error: PeerGone | DeadlineExceeded | ProtocolError) -> None:
+    def _fail(self, error: PeerGone | DeadlineExceeded | ProtocolError) -> NoReturn:
         """Poison the connection, so that a late reply can never be taken for the next action."""
         self._fault = error
         with contextlib.suppress(Exception):

@@ -78,8 +78,3 @@ def split_pairs(tokens: Sequence[str]) -> list[tuple[str, str]]:
             position += 1
         pairs.append((name.replace("-", "_"), value))
     return pairs
-
-
-def parse_overrides(tokens: Sequence[str]) -> dict[str, Value]:
-    """``["--seed", "0", "--smooth=0.7"]`` -> ``{"seed": 0, "smooth": 0.7}``; the last of two equal keys wins."""
-    return {name: parse_value(value) for name, value in split_pairs(tokens)}

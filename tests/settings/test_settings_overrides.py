@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robopro_eval.console.errors import UsageError
-from robopro_eval.settings.overrides import parse_overrides, parse_value
+from robopro_eval.settings.overrides import parse_value, split_pairs
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_agrees_with_yaml_on_what_python_prints(value: object) -> None:
 
 
 def test_pairs() -> None:
-    assert parse_overrides(["--seed", "-1", "--task-name=a=b", "--seed", "3"]) == {"seed": 3, "task_name": "a=b"}
+    assert split_pairs(["--seed", "-1", "--task-name=a=b"]) == [("seed", "-1"), ("task_name", "a=b")]
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_pairs() -> None:
 )
 def test_broken_pairs_name_the_token(tokens: list[str], word: str) -> None:
     with pytest.raises(UsageError, match=word):
-        parse_overrides(tokens)
+        split_pairs(tokens)

@@ -1,4 +1,4 @@
-"""Building tabletop objects from boxes, cylinders and spheres. Every origin is at the middle of the object's
+"""Building tabletop objects from boxes and cylinders. Every origin is at the middle of the object's
 underside."""
 
 from __future__ import annotations
@@ -70,14 +70,6 @@ class ShapeBuilder:
         if solid:
             self._builder.add_cylinder_collision(pose, radius, thickness / 2, self._physical, self._density)
         self._builder.add_cylinder_visual(pose, radius, thickness / 2, material(color))
-        return self
-
-    def ball(self, center: Sequence[float], radius: float, color: Color, *, solid: bool = True) -> ShapeBuilder:
-        """A sphere."""
-        pose = sapien.Pose(list(center))
-        if solid:
-            self._builder.add_sphere_collision(pose, radius, self._physical, self._density)
-        self._builder.add_sphere_visual(pose, radius, material(color))
         return self
 
     def tube(
