@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from robopro_eval.console.streams import say, use_utf8
-from robopro_eval.transport.errors import TransportError
+from robopro_eval.transport.addresses import parse_port
+from robopro_eval.transport.errors import AddressError, TransportError
 from robopro_eval.transport.sockets import listen
 from sim_endpoint.settings import DEFAULT_PORT
 from sim_endpoint.vulkan import MESA_MINIMUM
@@ -175,6 +176,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 1 to 65535")
-    return int(text)
+    try:
+        return parse_port(text)
+    except AddressError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
