@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import socket
@@ -205,7 +206,8 @@ def cells(row: TaskScore) -> tuple[str, ...]:
     """One row of the table, as text."""
 
     def interval(bounds: tuple[float, float]) -> str:
-        return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
+        # Outwards, so that the interval printed holds the one computed.
+        return f"{math.floor(1000 * bounds[0]) / 10:.1f} to {math.ceil(1000 * bounds[1] - 1e-9) / 10:.1f}"
 
     def rate(successes: int) -> str:
         return f"{percent_down(successes, row.episodes)} ({successes}/{row.episodes})"
@@ -237,7 +239,7 @@ def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path)
         "",
         f"Made by `python scripts/eval_tabletop.py` on {date}, commit `{commit[:12]}`,",
         f"checkpoint sha256 `{checkpoint[:16]}`.",
-        "Percentages are cut, never rounded up; intervals are Wilson's.",
+        "Percentages are cut, never rounded up; intervals are Wilson's, rounded outwards. Times are means per episode.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),

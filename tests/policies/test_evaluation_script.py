@@ -76,6 +76,8 @@ def test_scores_by_hand_and_never_rounded_up(tmp_path: Path) -> None:
     # 2/3 is 66.67 %: cut, not rounded.
     assert eval_tabletop.percent_down(2, 3) == "66.6 %"
     assert eval_tabletop.percent_down(0, 0) == "0.0 %"
+    # Wilson for 2 of 3 by an independent formula: 0.20765..0.93851; printed outwards.
+    assert "20.7 to 93.9" in eval_tabletop.cells(row)
     eval_tabletop.write_results([row], checkpoint="cd" * 32, folder=tmp_path)
     page = (tmp_path / "tabletop_50.md").read_text()
     assert "66.6 % (2/3)" in page
