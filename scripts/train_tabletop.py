@@ -20,11 +20,14 @@ import multiprocessing
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -77,9 +80,21 @@ def progress_bar() -> Progress:
     return Progress(TextColumn("{task.description}"), *columns, console=console)
 
 
-def workers(count: int) -> ProcessPoolExecutor:
-    """Fresh processes (a forked renderer does not survive)."""
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+@contextmanager
+def workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes (a forked renderer does not survive); Ctrl-C ends them at once, finished shards are kept."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_die_of_interrupts)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _die_of_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def collect_round(
@@ -196,6 +211,41 @@ def select(checkpoint: Path, tasks: Sequence[str], episodes: int, processes: int
     }
 
 
+def make(
+    names: list[str],
+    rounds: Sequence[Round],
+    workdir: Path,
+    out: Path,
+    seed: int,
+    processes: int,
+    selection_episodes: int,
+) -> None:
+    """All rounds, the copy to `out`, and the selection rollouts."""
+    began = time.monotonic()
+    checkpoint: Path | None = None
+    shards: list[Path] = []
+    for number, plan in enumerate(rounds):
+        shards += collect_round(number, plan, names, workdir, checkpoint, seed, processes)
+        folder = workdir / f"checkpoint{number}"
+        if not (folder / "model.safetensors").exists():
+            train_round(number, rounds, names, shards, checkpoint, folder, seed)
+        checkpoint = folder
+        console.print(f"round {number} done after {(time.monotonic() - began) / 60:.1f} minutes: {folder}")
+    assert checkpoint is not None
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("model.safetensors", "config.json"):
+        (out / name).write_bytes((checkpoint / name).read_bytes())
+    digest = hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
+    console.print(f"checkpoint {out} (sha256 {digest[:16]}...)")
+    scores = select(checkpoint, names, selection_episodes, processes)
+    table = Table("task", "selection seeds", "success", "mean actions")
+    for name, (successes, episodes, actions) in scores.items():
+        table.add_row(name, str(episodes), f"{successes}/{episodes}", f"{actions:.0f}")
+    console.print(table)
+    (workdir / "selection.json").write_text(json.dumps({"sha256": digest, "scores": scores}, indent=2) + "\n")
+    console.print(f"all in {(time.monotonic() - began) / 60:.1f} minutes")
+
+
 def main(
     workdir: Annotated[Path, typer.Option(help="Demonstrations and checkpoints of the rounds.")] = Path(
         "data/tabletop"
@@ -223,29 +273,14 @@ def main(
     torch.set_num_threads(threads)
     # The workers inherit it: each is one thread, whatever numpy's or torch's libraries think.
     os.environ["OMP_NUM_THREADS"] = "1"
-    began = time.monotonic()
-    checkpoint: Path | None = None
-    shards: list[Path] = []
-    for number, plan in enumerate(rounds):
-        shards += collect_round(number, plan, names, workdir, checkpoint, seed, processes)
-        folder = workdir / f"checkpoint{number}"
-        if not (folder / "model.safetensors").exists():
-            train_round(number, rounds, names, shards, checkpoint, folder, seed)
-        checkpoint = folder
-        console.print(f"round {number} done after {(time.monotonic() - began) / 60:.1f} minutes: {folder}")
-    assert checkpoint is not None
-    out.mkdir(parents=True, exist_ok=True)
-    for name in ("model.safetensors", "config.json"):
-        (out / name).write_bytes((checkpoint / name).read_bytes())
-    digest = hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
-    console.print(f"checkpoint {out} (sha256 {digest[:16]}...)")
-    scores = select(checkpoint, names, selection_episodes, processes)
-    table = Table("task", "selection seeds", "success", "mean actions")
-    for name, (successes, episodes, actions) in scores.items():
-        table.add_row(name, str(episodes), f"{successes}/{episodes}", f"{actions:.0f}")
-    console.print(table)
-    (workdir / "selection.json").write_text(json.dumps({"sha256": digest, "scores": scores}, indent=2) + "\n")
-    console.print(f"all in {(time.monotonic() - began) / 60:.1f} minutes")
+    try:
+        make(names, rounds, workdir, out, seed, processes, selection_episodes)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on with what is finished")
+        raise typer.Exit(130) from None
+    except BrokenProcessPool:
+        console.print("error: a simulator process died; the same command goes on with what is finished")
+        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":
