@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from model_endpoint.loading import PolicyNotFound, find_config, find_policy
+    from model_endpoint.loading import find_config, find_policy
     from model_endpoint.settings import ModelSettings
     from robopro_eval.settings.program import parse_program
 
@@ -55,10 +55,6 @@ def _run(arguments: list[str]) -> int:
         epilog=EPILOG,
         find_config=find_config,
     )
-    if not settings.policy_name:
-        raise PolicyNotFound(
-            f"which policy? give --policy_name a name or the path of a policy's folder ({PROG} --help)"
-        )
     folder = find_policy(settings.policy_name)
 
     from model_endpoint import logs, program  # trio and the network: not needed for --help and wrong commands

@@ -15,8 +15,8 @@ MAX_WAITING = 64
 class ModelSettings(ProgramSettings):
     """The model program's settings. Field names are flag names."""
 
-    policy_name: str | None = knob(
-        None,
+    policy_name: str = knob(
+        "dxvla",
         "the policy: a path of a folder with deploy_policy.py, or a name looked for in ./policies, ./policy and "
         "among the shipped ones",
         group="What to serve",

@@ -356,7 +356,7 @@ def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> 
     ("arguments", "environ", "code", "message"),
     [
         (["--policy_name", "nope"], {}, 2, "error: no policy 'nope'; tried "),
-        ([], {}, 2, "error: which policy? give --policy_name"),
+        (["--policy_name="], {}, 2, "error: no policy was named: give --policy_name"),
         (["--policy_name", "echo", "--port", "70000"], {}, 2, "error: --port: '70000'"),
         (["--policy_name", "echo", "--prot", "1"], {}, 2, "error: unknown setting --prot; did you mean --port?"),
         (["--policy_name", "echo"], {"SIM_SERVER_PORT": "x"}, 2, "error: environment variable SIM_SERVER_PORT"),
