@@ -29,7 +29,12 @@ class GuardedEnv:
         self.__dict__["_fault"] = None
 
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
-        """Check the action, then hand it on. Raises ValueError (the policy's fault), SimulatorFault."""
+        """Check the action, then hand it on. Raises ValueError (the policy's fault), SimulatorFault.
+
+        Once the episode is over nothing happens any more, whatever the rest of a chunk holds.
+        """
+        if self._env.eval_success or self._env.take_action_cnt == self._env.step_lim:
+            return
         vector = check_action(action, action_type)
         try:
             self._env.take_action(vector, action_type)

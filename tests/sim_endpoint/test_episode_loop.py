@@ -117,6 +117,21 @@ def test_the_policys_fault_fails_the_episode_not_the_run(rig: Rig, behave: Any, 
     assert "WARNING: the first episode failed by an error" in rig.out.getvalue()
 
 
+def test_what_comes_after_success_or_the_limit_is_not_looked_at(rig: Rig) -> None:
+    """A chunk that goes on, as wrappers send it: the episode was over before its broken end."""
+
+    def whole_chunk(env: Any, model: Any, observation: Any) -> None:
+        for _ in range(20):
+            env.take_action(np.ones(14) if env.seed == 1 else -np.ones(14))
+        env.take_action(np.full(14, np.nan))
+
+    assert rig.play([1, 2], evaluate=whole_chunk) is None
+    assert [(line["success"], line["steps"], line["reason"]) for line in metrics(rig)] == [
+        (True, 3, None),
+        (False, 20, "step_limit"),
+    ]
+
+
 def test_an_idle_eval_or_two_are_forgiven(rig: Rig) -> None:
     calls = iter(range(100))
 

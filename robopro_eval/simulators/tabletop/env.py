@@ -120,9 +120,9 @@ class TabletopEnv:
         instead.
         """
         world = self._open_world()
-        numbers = check_action(action, action_type)
         if self.eval_success or self.take_action_cnt == self.step_lim:
             return
+        numbers = check_action(action, action_type)
         commands = control.resolve(world, numbers, action_type)
         self._video.before_action(world.cameras, self.take_action_cnt)
         self.take_action_cnt += 1
