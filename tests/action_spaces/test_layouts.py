@@ -84,9 +84,11 @@ def test_a_chunk_is_its_rows(count: int, seed: int) -> None:
     ee = random_ee(count, seed)
     chunk = spaces.xvla_action_from_ee_16(ee)
     assert chunk.shape == (count, 20)
-    for row, single in zip(chunk, ee, strict=True):
+    back = spaces.ee_16_from_xvla_action(chunk)
+    assert back.shape == (count, 16)
+    for single, row, returned in zip(ee, chunk, back, strict=True):
         np.testing.assert_array_equal(row, spaces.xvla_action_from_ee_16(single))
-        np.testing.assert_array_equal(spaces.ee_16_from_xvla_action(chunk)[0], spaces.ee_16_from_xvla_action(chunk[0]))
+        np.testing.assert_array_equal(returned, spaces.ee_16_from_xvla_action(row))
 
 
 def test_arguments_stay_unchanged() -> None:
