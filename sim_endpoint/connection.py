@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from robopro_eval.console.errors import UsageError
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.errors import AddressError, NameNotFound, NobodyCame, TransportError
+from robopro_eval.transport.retry import STATUS_EVERY
 from robopro_eval.transport.sockets import accept, bound_address, dial, listen
 from sim_endpoint.faults import NoModel
 from sim_endpoint.model_source import ModelSource, RemoteModel
@@ -29,6 +31,11 @@ Say = Callable[[str], None]
 LISTENING = "🚀 SIM server listening on {host}:{port} — waiting for model to connect..."
 MODEL_CONNECTED = "🔗 Model connected from {peer}"
 CONNECTED_TO_MODEL = "🔗 Connected to model server at {host}:{port}"
+NOT_YET_DIALED = (
+    "⏳ {peer} accepted the connection, but has not answered for {seconds} s; a model serves one simulator at a time "
+    "and may be busy with another"
+)
+NOT_YET_DIALED_IN = "⏳ {peer} connected, but has not answered for {seconds} s; nobody else can until it does or leaves"
 
 
 class ModelLink(Protocol):
@@ -84,7 +91,7 @@ class ListeningLink:
                 raise NoModel(f"no model connected within {wait:g} s") from error
             name = f"({peer.host!r}, {peer.port})"
             try:
-                model = _shake_hands(sock, self._settings, name)
+                model = _shake_hands(sock, self._settings, name, NOT_YET_DIALED_IN, self._note)
             except PeerGone:
                 self._note(f"note: {name} connected and left without a word (a port scan?); still waiting for a model")
             except DeadlineExceeded as error:
@@ -121,6 +128,7 @@ class DialingLink:
         interval = settings.connect_interval
         attempts = settings.connect_attempts if wait is None else max(1, math.ceil(wait / interval) + 1)
         name = f"{address.host}:{address.port}"
+        last = ""
         for attempt in range(attempts):
             try:
                 sock = dial(address, attempts=attempts - attempt, interval=interval, on_wait=self._note)
@@ -131,18 +139,23 @@ class DialingLink:
             except TransportError as error:
                 raise NoModel(str(error)) from error
             try:
-                model = _shake_hands(sock, settings, name)
+                model = _shake_hands(sock, settings, name, NOT_YET_DIALED, self._note)
             except ProtocolError as error:
                 raise NoModel(f"what listens at {name} is no model of ours: {error}") from error
             except DeadlineExceeded as error:
-                raise NoModel(f"what listens at {name} did not answer reset_model: {error}") from error
+                last = f"what listens at {name} did not answer reset_model: {error}"
+                if wait is not None:
+                    raise NoModel(last) from error
+                # A model serves one simulator at a time, and another's run may take hours.
+                self._note(f"note: {last}; dialing again")
             except PeerGone:
+                last = f"{name} closed every connection before its first reply"
                 self._note(f"note: {name} accepted the connection and closed it before its first reply; dialing again")
                 time.sleep(interval)
             else:
                 self._say(CONNECTED_TO_MODEL.format(host=address.host, port=address.port))
                 return model
-        raise NoModel(f"{name} closed every connection before its first reply")
+        raise NoModel(last)
 
     def close(self) -> None:
         """Nothing to unbind."""
@@ -153,8 +166,39 @@ def make_link(settings: SimSettings, say: Say, note: Say) -> ModelLink:
     return ListeningLink(settings, say, note) if settings.sim_as_server else DialingLink(settings, say, note)
 
 
-def _shake_hands(sock: socket.socket, settings: SimSettings, peer: str) -> RemoteModel:
-    channel = BlockingChannel(sock, settings.max_frame)
+class _PatientChannel(BlockingChannel):
+    """Says every ``STATUS_EVERY`` seconds that the first reply has not come yet: ``line`` with ``{seconds}``."""
+
+    def __init__(self, sock: socket.socket, line: str, note: Say, max_frame: int) -> None:
+        super().__init__(sock, max_frame)
+        self._line = line
+        self._note = note
+        self._answered = False
+
+    def receive(self, timeout: float | None = None) -> memoryview:
+        if not self._answered:
+            self._await_first(timeout)
+            self._answered = True
+        return super().receive(timeout)
+
+    def _await_first(self, timeout: float | None) -> None:
+        if self.closed:
+            return
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        end = math.inf if timeout is None else timeout
+        begun = time.monotonic()
+        while not poller.poll(int(min(STATUS_EVERY, end) * 1000) + 1):
+            spent = time.monotonic() - begun
+            end = math.inf if timeout is None else timeout - spent
+            if end <= 0:
+                self.close()
+                raise DeadlineExceeded(f"no reply from the peer at {self.peer} within {timeout} s")
+            self._note(self._line.format(seconds=f"{spent:.0f}"))
+
+
+def _shake_hands(sock: socket.socket, settings: SimSettings, peer: str, line: str, note: Say) -> RemoteModel:
+    channel = _PatientChannel(sock, line.replace("{peer}", peer), note, settings.max_frame)
     session = RequesterSession(settings.wire, max_frame=settings.max_frame)
     model = RemoteModel(channel, session, timeout=settings.reply_timeout, peer=peer)
     try:

@@ -212,6 +212,16 @@ def test_dialing_a_door_that_always_closes(lines: Lines) -> None:
         assert len(lines.noted) == 3
 
 
+def test_dialing_a_busy_model_waits_and_says_so(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts the connection and is silent as long as it serves another simulator."""
+    monkeypatch.setattr("sim_endpoint.connection.STATUS_EVERY", 0.15)
+    with socket.create_server(("localhost", 0)) as server:
+        with pytest.raises(NoModel, match=r"did not answer reset_model: no reply .* within 0\.4 s"):
+            dialing(lines, server.getsockname()[1], sim_server_recv_timeout=0.4).connect(None)
+        assert sum("has not answered" in line and "busy" in line for line in lines.noted) >= 3, lines.noted
+        assert sum("dialing again" in line for line in lines.noted) == 3, lines.noted
+
+
 # ---------------------------------------------------------------- models that go and come back
 def test_a_model_that_returns_is_used_and_one_that_does_not_ends_the_run(
     listening: ListeningLink, lines: Lines
