@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import find_config, load_model
-from robopro_eval.console.errors import EXIT_FAILURE, EXIT_INTERRUPTED, run_program
+from robopro_eval.console.errors import EXIT_FAILURE, EXIT_INTERRUPTED, UserError, run_program
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.console.streams import note, say, use_utf8
 from robopro_eval.settings.program import parse_program
@@ -113,7 +113,11 @@ def _one_run(prepared: Prepared, supply: ControllerSupply) -> int:
             stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED
     finally:
         supply.close()
-    results.finish(planned=prepared.plan.episodes, stopped=stopped)
+    try:
+        results.finish(planned=prepared.plan.episodes, stopped=stopped)
+    except UserError as error:  # a full disk; what was scored is to be seen all the same
+        note(f"error: {error}")
+        code = code or EXIT_FAILURE
     _report(prepared, results, stopped, time.perf_counter() - start)
     return code
 
@@ -131,7 +135,7 @@ def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wal
         wall_seconds=wall_seconds,
     )
     say(table)
-    say(f"metrics  {results.path / METRICS}")
+    say(f"metrics  {results.path / METRICS}" if results.scored else "metrics  none")
     if len(results.scored) < results.attempts:
         say(f"attempts {results.path / ATTEMPTS}")
     videos = sum(record.video is not None for record in results.scored)

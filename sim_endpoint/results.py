@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -74,13 +76,16 @@ class ResultsFolder:
             self.write_manifest()
 
     def finish(self, *, planned: int, stopped: str | None) -> None:
-        """Write ``_result.txt`` and the end of the manifest."""
+        """Write ``_result.txt`` and the end of the manifest. Raises UserError."""
         kinds = self.manifest.get("instruction_type", "")
         seeds = " ".join(str(record.seed) for record in self.scored)
         successes = sum(record.success for record in self.scored)
         rate = successes / len(self.scored) if self.scored else 0.0
         text = f"Timestamp: {self.path.name}\n\nInstruction Type: {kinds}\n\nEval seeds: {seeds}\n\n{rate}"
-        (self.path / RESULT).write_text(text, encoding="utf-8")
+        try:
+            (self.path / RESULT).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {self.path / RESULT}: {error.strerror or error}") from error
         self.manifest |= {
             "finished": timestamp(),
             "planned": planned,
@@ -91,10 +96,16 @@ class ResultsFolder:
         self.write_manifest()
 
     def write_manifest(self) -> None:
-        """Replace the manifest in one step: a reader never sees half of it."""
+        """Replace the manifest in one step: a reader never sees half of it. Raises UserError."""
         part = self.path / f".{MANIFEST}.part"
-        part.write_text(json.dumps(self.manifest, indent=2, default=str, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(part, self.path / MANIFEST)
+        text = json.dumps(self.manifest, indent=2, default=str, ensure_ascii=False) + "\n"
+        try:
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, self.path / MANIFEST)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise UserError(f"cannot write {self.path / MANIFEST}: {error.strerror or error}") from error
 
     def _append(self, name: str, record: EpisodeRecord | AttemptRecord) -> None:
         try:
@@ -135,6 +146,8 @@ def summary(
     rows.append(("SR", _rate(successes, n)))
     hard = [record.hard_success for record in records if record.hard_success is not None]
     rows.append(("HSR", _rate(sum(hard), len(hard)) if hard else "not measured"))
+    if successes < n:
+        rows.append(("failed", _reasons(records)))
     if n < planned:
         low, high = coverage_bounds(successes, n, planned)
         rows.append(("coverage", f"{percent(n / planned)}; SR {percent(low)} if every missing episode failed"))
@@ -153,6 +166,12 @@ def _rate(successes: int, n: int) -> str:
     if n == 0:
         return "no episode was scored"
     return f"{percent(successes / n)} ({successes}/{n}), 95 % interval {percent(low)} to {percent(high)}"
+
+
+def _reasons(records: Sequence[EpisodeRecord]) -> str:
+    """``3 step_limit, 2 policy_error``: whether the policy was not good enough or did not run at all."""
+    reasons = [(record.reason or "no reason given").split(":")[0] for record in records if not record.success]
+    return ", ".join(f"{count} {reason}" for reason, count in Counter(reasons).most_common())
 
 
 def _split(records: Sequence[EpisodeRecord], total: float) -> str:

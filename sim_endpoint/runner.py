@@ -214,9 +214,9 @@ class Run:
                 "check that both programs were given the same --policy_name and the same version of the policy."
             )
         else:
+            where = "; its traceback is in _attempts.jsonl" if scored.remote_traceback else ""
             self._progress.line(
-                "WARNING: the first episode failed by an error of the policy, not by its behaviour; "
-                "its traceback is in _attempts.jsonl."
+                f"WARNING: the first episode failed by an error of the policy, not by its behaviour{where}."
             )
 
     def _log(

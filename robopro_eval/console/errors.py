@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the work failed, 2 the command was wrong, 130 interrupted 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -59,5 +60,6 @@ def run_program(main: Callable[[], int], debug: bool = False) -> int:
 
 
 def _complain(sentence: str) -> None:
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # the disk that stdout goes to may be what is full
+        sys.stdout.flush()
     print(f"error: {sentence}", file=sys.stderr, flush=True)

@@ -35,6 +35,13 @@ def test_a_whole_run() -> None:
     assert "coverage" not in text
 
 
+def test_why_episodes_failed() -> None:
+    reasons = ["step_limit", "policy_error: ValueError: nan", "policy_error: KeyError: 'x'", None]
+    text = table([record(True), *(record(False, reason=reason) for reason in reasons)], 5)
+    assert "2 policy_error, 1 step_limit, 1 no reason given" in text
+    assert "failed" not in table([record(True)], 1)
+
+
 def test_what_is_missing_is_bounded() -> None:
     text = table([record(True)], 4)
     assert "1 of 4" in text
@@ -54,6 +61,15 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
     folders = {ResultsFolder.create(tmp_path, {}).path for _ in range(3)}
     assert len(folders) == 3
     assert not any(set(path.name) & {" ", ":"} for path in folders)
+
+
+def test_a_manifest_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    folder = ResultsFolder.create(tmp_path, {})
+    (folder.path / "manifest.json").unlink()
+    (folder.path / "manifest.json").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*manifest\.json: Is a directory"):
+        folder.finish(planned=1, stopped=None)
+    assert not list(folder.path.glob(".*.part"))
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
