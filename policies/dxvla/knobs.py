@@ -5,6 +5,7 @@ Each refuses, in one sentence that names the variable, a value that cannot take 
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ EXEC_ACTIONS = "DXVLA_EXEC_ACTIONS"
 ACTION_SMOOTH = "DXVLA_ACTION_SMOOTH"
 SMOOTH_ROT = "DXVLA_SMOOTH_ROT"
 FAKE_PROPRIO = "DXVLA_FAKE_PROPRIO"
+KNOBS = (EXEC_ACTIONS, ACTION_SMOOTH, SMOOTH_ROT, FAKE_PROPRIO)
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,13 @@ def read_knobs(usr_args: Mapping[str, object], environ: Mapping[str, str]) -> Kn
     """Reads the four knobs; a value in `usr_args` beats the environment.
 
     Raises:
-        ValueError: one sentence naming the variable.
+        ValueError: one sentence naming the variable; also for an argument that is a knob but for a typing mistake.
     """
+    for key in usr_args:
+        name = str(key).replace("-", "_").upper()
+        close = difflib.get_close_matches(name, KNOBS, n=1, cutoff=0.9)
+        if close and name not in KNOBS:
+            raise ValueError(f"{key}: no such knob; was {close[0].lower()} meant?")
 
     def value(name: str) -> object:
         found = lookup(name, usr_args, environ)

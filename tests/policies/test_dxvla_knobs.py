@@ -27,6 +27,12 @@ def test_defaults_are_off() -> None:
     assert read_knobs({}, {}) == Knobs(0, 0.0, False, False)
 
 
+def test_a_misspelt_knob_is_refused_and_not_taken_for_something_else() -> None:
+    with pytest.raises(ValueError, match="dxvla_action_smoth: no such knob; was dxvla_action_smooth meant"):
+        read_knobs({"dxvla_action_smoth": 0.7}, {})
+    assert read_knobs({"dxvla_ckpt": "x", "dxvla_denoiser": "oidn", "smooth": 1}, {}) == Knobs()
+
+
 def test_environment_and_stronger_arguments() -> None:
     environ = {
         "DXVLA_EXEC_ACTIONS": "20",
