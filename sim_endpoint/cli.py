@@ -16,7 +16,7 @@ from robopro_eval.settings.program import parse_program
 from sim_endpoint.connection import ModelLink, make_link
 from sim_endpoint.controllers import ExpertController, PolicyController
 from sim_endpoint.episode import EpisodeRunner
-from sim_endpoint.interrupt import first_signal_interrupts
+from sim_endpoint.interrupt import Interruption, first_signal_interrupts
 from sim_endpoint.model_source import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
 from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder, summary
@@ -55,27 +55,27 @@ def _main(argv: list[str]) -> int:
     prepared = prepare(settings, usr_args, os.environ)
     for line in prepared.warnings:
         note(line)
-    with first_signal_interrupts():
-        return _run(prepared)
+    with first_signal_interrupts() as interruption:
+        return _run(prepared, interruption)
 
 
-def _run(prepared: Prepared) -> int:
+def _run(prepared: Prepared, interruption: Interruption) -> int:
     settings = prepared.settings
     if prepared.face is None:
-        return _one_run(prepared, FixedSupply(ExpertController()))
+        return _one_run(prepared, FixedSupply(ExpertController()), interruption)
     if prepared.local:
         model = load_model(prepared.face, prepared.usr_args)
         source = LocalModel(Dispatcher(prepared.face, model))
         controller = PolicyController(prepared.policy, source, prepared.face.eval, prepared.usr_args)
-        return _one_run(prepared, FixedSupply(controller))
+        return _one_run(prepared, FixedSupply(controller), interruption)
     link = make_link(settings, say, note)
     try:
         link.open()
         if not settings.serve_forever:
-            return _one_run(prepared, _link_supply(prepared, link))
+            return _one_run(prepared, _link_supply(prepared, link), interruption)
         while True:
             supply = _link_supply(prepared, link)
-            if _one_run(prepared, supply) == EXIT_INTERRUPTED:
+            if _one_run(prepared, supply, interruption) == EXIT_INTERRUPTED:
                 return EXIT_INTERRUPTED
             note("note: waiting for the next model (--serve_forever)")
     finally:
@@ -94,7 +94,7 @@ def _link_supply(prepared: Prepared, link: ModelLink) -> LinkSupply:
     )
 
 
-def _one_run(prepared: Prepared, supply: ControllerSupply) -> int:
+def _one_run(prepared: Prepared, supply: ControllerSupply, interruption: Interruption) -> int:
     """Wait for the model, play the plan, report. Returns the exit code."""
     settings = prepared.settings
     code = 0
@@ -107,7 +107,7 @@ def _one_run(prepared: Prepared, supply: ControllerSupply) -> int:
             with RunProgress(settings.task_name, prepared.plan.episodes) as progress:
                 spec = prepared.episode_spec(results.path)
                 episodes = EpisodeRunner(prepared.env, prepared.benchmark, spec, progress.line)
-                stopped = Run(episodes, prepared.plan, results, progress, settings).play(supply)
+                stopped = Run(episodes, prepared.plan, results, progress, settings, interruption).play(supply)
             code = EXIT_FAILURE if stopped is not None else 0
         except KeyboardInterrupt:
             stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED

@@ -4,6 +4,9 @@ The first SIGINT or SIGTERM raises KeyboardInterrupt, so that the run says goodb
 handler only between two bytecodes, and the main thread may be deep inside a physics engine or a network: a small
 thread sees the signal at once (through the wake-up descriptor) and ends the process when that takes too long.
 Nothing is lost by that: every scored episode is already on disk.
+
+Compiled code between two Python frames may turn a KeyboardInterrupt into an error of its own. So whoever is told of an
+error asks :class:`Interruption` whether it was that.
 """
 
 from __future__ import annotations
@@ -22,22 +25,40 @@ GRACE_SECONDS = 4.5  # five seconds are promised
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Interruption:
+    """Whether a signal has come, for places that a swallowed KeyboardInterrupt would otherwise pass by."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt if a signal has come."""
+        if self.came:
+            raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
-def first_signal_interrupts() -> Iterator[None]:
+def first_signal_interrupts() -> Iterator[Interruption]:
     """Within this context the first signal interrupts and the second one exits. Only in the main thread."""
+    interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interruption
         return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        interruption.came = True
+        raise KeyboardInterrupt
+
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     watcher = threading.Thread(target=_watch, args=(ours,), name="signal-watcher", daemon=True)
     before = {number: signal.getsignal(number) for number in SIGNALS}
     old_descriptor = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     for number in SIGNALS:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     watcher.start()
     try:
-        yield
+        yield interruption
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -45,10 +66,6 @@ def first_signal_interrupts() -> Iterator[None]:
         theirs.close()
         watcher.join(1.0)
         ours.close()
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _watch(wakeup: socket.socket) -> None:

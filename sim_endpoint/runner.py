@@ -11,6 +11,7 @@ from sim_endpoint.connection import ModelLink
 from sim_endpoint.controllers import Controller, PolicyController, PolicyEval
 from sim_endpoint.episode import EpisodeRunner, Scored
 from sim_endpoint.faults import EpisodeInvalid, NoModel, SeedRejected
+from sim_endpoint.interrupt import Interruption
 from sim_endpoint.model_source import ModelSource
 from sim_endpoint.results import ResultsFolder, timestamp
 from sim_endpoint.seeds import MAX_REJECTED_IN_ROW, SeedPlan
@@ -108,11 +109,13 @@ class Run:
         results: ResultsFolder,
         progress: RunProgress,
         settings: SimSettings,
+        interruption: Interruption,
     ) -> None:
         self._episodes = episodes
         self._plan = plan
         self._results = results
         self._progress = progress
+        self._interruption = interruption
         self._task = settings.task_name
         self._max_attempts = settings.max_attempts
         self._max_invalid_in_row = settings.max_invalid_in_row
@@ -165,19 +168,17 @@ class Run:
     def _seed(self, supply: ControllerSupply, position: int, seed: int) -> bool:
         """Play one seed until it is scored; False when it stays without a result."""
         for attempt in range(1, self._max_attempts + 1):
+            self._interruption.check()
             controller = supply.current()
             self._results.note_peer(controller.peer)
             start, started = time.perf_counter(), timestamp()
-            again = f", attempt {attempt}" if attempt > 1 else ""
+            name = f"seed {seed}" if attempt == 1 else f"seed {seed}, attempt {attempt}"
             try:
-                scored = self._episodes.attempt(
-                    controller,
-                    position,
-                    seed,
-                    attempt,
-                    lambda steps, again=again: self._progress.status(f"seed {seed}{again}: step {steps}"),  # type: ignore[misc]
-                )
+                scored = self._episodes.attempt(controller, position, seed, attempt, self._on_step(name))
+                if scored.error_kind is not None:
+                    self._interruption.check()  # what looks like the policy's error may have been Ctrl-C
             except EpisodeInvalid as error:
+                self._interruption.check()
                 self._log(
                     position, seed, attempt, "invalid", start, started,
                     error=error.kind, reason=error.reason, trace=error.traceback,
@@ -193,6 +194,13 @@ class Run:
             self._keep(scored, position, seed, attempt, start, started)
             return True
         return False
+
+    def _on_step(self, name: str) -> Callable[[int], None]:
+        def on_step(steps: int) -> None:
+            self._interruption.check()
+            self._progress.status(f"{name}: step {steps}")
+
+        return on_step
 
     def _keep(self, scored: Scored, position: int, seed: int, attempt: int, start: float, started: str) -> None:
         record = scored.record

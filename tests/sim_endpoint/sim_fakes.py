@@ -15,6 +15,7 @@ from robopro_eval.console.progress import RunProgress
 from robopro_eval.simulators.names import UnknownName
 from sim_endpoint.controllers import PolicyController
 from sim_endpoint.episode import EpisodeRunner, EpisodeSpec
+from sim_endpoint.interrupt import Interruption
 from sim_endpoint.model_source import CallClock, EpisodeInfo
 from sim_endpoint.results import ResultsFolder
 from sim_endpoint.runner import ControllerSupply, FixedSupply, Run
@@ -245,6 +246,7 @@ class Rig:
         source: FakeSource | None = None,
         episodes: int | None = None,
         expert_check: bool = False,
+        interruption: Interruption | None = None,
         **settings: Any,
     ) -> str | None:
         plan = SeedPlan(
@@ -253,5 +255,6 @@ class Rig:
         if supply is None:
             supply = FixedSupply(PolicyController("fake", source or FakeSource(), evaluate, {}))
         with RunProgress(TASK, plan.episodes, stream=self.out) as progress:
-            run = Run(self.runner, plan, self.results, progress, SimSettings(task_name=TASK, **settings))
+            setting = SimSettings(task_name=TASK, **settings)
+            run = Run(self.runner, plan, self.results, progress, setting, interruption or Interruption())
             return run.play(supply)

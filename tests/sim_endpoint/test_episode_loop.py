@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from sim_fakes import (
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from robopro_eval.records import read_jsonl
 from sim_endpoint.controllers import MAX_IDLE_EVALS, ExpertController, PolicyController
+from sim_endpoint.interrupt import first_signal_interrupts
 from sim_endpoint.runner import FixedSupply
 
 
@@ -250,3 +253,33 @@ def test_a_shorter_step_limit(tmp_path: Path) -> None:
     rig.runner = EpisodeRunner(rig.env, rig.benchmark, replace(rig.spec, step_lim=2), rig.warnings.append)  # type: ignore[arg-type]
     rig.play([1])
     assert (metrics(rig)[0]["steps"], metrics(rig)[0]["reason"]) == (2, "step_limit")
+
+
+@pytest.mark.parametrize("where", ["simulator", "policy", "nowhere"])
+def test_ctrl_c_that_compiled_code_swallows_ends_the_run_all_the_same(rig: Rig, where: str) -> None:
+    """A binding may turn a KeyboardInterrupt into an error of its own, or into nothing: no episode pays for it."""
+    queries = 0
+
+    def swallow() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pause()
+        except KeyboardInterrupt:
+            if where != "nowhere":
+                raise RuntimeError("a cast failed") from None
+
+    def evaluate(env: Any, model: Any, observation: Any) -> None:
+        nonlocal queries
+        queries += 1
+        if queries == 5:  # in the second episode
+            if where == "simulator":
+                rig.env.take_action = lambda *_: swallow()  # type: ignore[method-assign]
+            else:
+                swallow()
+        act(env, model, observation)
+
+    with first_signal_interrupts() as interruption, pytest.raises(KeyboardInterrupt):
+        rig.play([1, 2, 3], evaluate=evaluate, interruption=interruption)
+    assert [line["seed"] for line in metrics(rig)] == [1]
+    assert queries <= 6
+    assert [line["outcome"] for line in attempts(rig)] == ["scored"]
