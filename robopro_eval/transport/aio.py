@@ -54,6 +54,10 @@ async def accept(
                     sock, _ = await listener.accept()
                 except ConnectionAbortedError:
                     continue
+                except OSError as error:
+                    on_wait(sockets.cannot_accept(where, error))
+                    await trio.sleep(sockets.EXHAUSTED_PAUSE)
+                    continue
                 return sock, _configured(sock)
             on_wait(f"⏳ still waiting on {where} for a peer to connect ({trio.current_time() - begun:.0f} s)")
     raise NobodyCame(f"nobody connected to {where} within {timeout:g} s")

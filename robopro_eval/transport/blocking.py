@@ -19,6 +19,9 @@ from robopro_eval.transport.sockets import peer_address
 IOV_MAX = min(os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 1024, 1024)
 """Buffers per sendmsg; the system refuses more."""
 
+MAX_POLL_MS = 2**31 - 1
+"""The longest that poll waits in one go, about 24 days: a C int of milliseconds."""
+
 
 class BlockingChannel:
     """Frames out, frames in, one thread at a time.
@@ -105,7 +108,8 @@ class BlockingChannel:
         if left is not None and left <= 0:
             self.close()
             raise DeadlineExceeded(message)
-        poller.poll(None if left is None else int(left * 1000) + 1)  # rounded up: waking early would spin
+        # Rounded up, since waking early would spin; bounded by what poll takes, since the caller comes back anyway.
+        poller.poll(None if left is None else min(int(left * 1000) + 1, MAX_POLL_MS))
 
     def _failed(self, error: OSError, when: str) -> None:
         """The line broke: read what had already arrived; if that completes no frame, raise."""

@@ -31,6 +31,12 @@ KEEPALIVE = (20, 5, 4)
 """Seconds of silence before the first probe, seconds between probes, probes: 40 s to notice a dead idle host."""
 
 
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What accept fails with when this process or machine is out of descriptors or memory. It passes when others close."""
+
+EXHAUSTED_PAUSE = 1.0
+"""Seconds before accepting is tried again then; at once would spin, since the peer stays in the queue."""
+
 UNKNOWN = Address("?", 0)
 """Stands for a peer that left before it could be asked."""
 
@@ -195,6 +201,13 @@ def is_self_connected(sock: socket.socket) -> bool:
         return False
 
 
+def cannot_accept(where: Address, error: OSError) -> str:
+    """The status line for an `accept` that is worth trying again. Raises `error` if it is not."""
+    if error.errno not in EXHAUSTED:
+        raise error
+    return f"⏳ a peer waits on {where}, but it cannot be accepted yet: {describe(error)}"
+
+
 def accept(
     listener: socket.socket,
     *,
@@ -223,6 +236,10 @@ def accept(
                 on_wait(f"⏳ still waiting on {where} for a peer to connect ({clock() - begun:.0f} s)")
             continue
         except ConnectionAbortedError:  # it left between connecting and being accepted
+            continue
+        except OSError as error:
+            on_wait(cannot_accept(where, error))
+            time.sleep(EXHAUSTED_PAUSE)
             continue
         configure(sock)
         return sock, peer_address(sock)

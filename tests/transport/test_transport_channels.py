@@ -125,6 +125,13 @@ def test_a_deadline_is_for_the_whole_frame_not_for_each_read() -> None:
         assert channel.closed
 
 
+def test_a_deadline_may_lie_further_away_than_poll_can_count() -> None:
+    with channel_and_socket() as (channel, peer):
+        thread = in_thread(lambda: (time.sleep(0.1), peer.sendall(struct.pack(">I", 2) + b"ok")))
+        assert bytes(channel.receive(3_000_000.0)) == b"ok"
+        thread.join()
+
+
 def test_after_a_deadline_the_channel_is_closed_so_a_late_reply_reaches_nobody() -> None:
     with channel_and_socket() as (channel, peer):
         with pytest.raises(DeadlineExceeded):

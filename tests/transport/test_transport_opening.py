@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +427,41 @@ print(took, [name for name in {absent!r} if name in new])
     ]
     assert runs[0][1].strip() == "[]"
     assert min(float(took) for took, _ in runs) < 0.3
+
+
+@pytest.fixture
+def out_of_descriptors() -> Iterator[Callable[[str], None]]:
+    """From its first use on, no descriptor is free; each call notes a status line and lifts that again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    class Shortage(list[str]):
+        def begin(self) -> None:
+            lowest_free = os.dup(0)
+            os.close(lowest_free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+
+        def __call__(self, line: str) -> None:
+            self.append(line)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    yield Shortage()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_process_out_of_descriptors_accepts_when_there_are_some_again(out_of_descriptors: Any) -> None:
+    with sockets.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as dialed:
+        out_of_descriptors.begin()
+        accepted, peer = sockets.accept(listener, on_wait=out_of_descriptors)
+        assert peer == dialed.getsockname()
+        accepted.close()
+    assert [line.rpartition(": ")[2].lower() for line in out_of_descriptors] == ["too many open files"]
+
+
+async def test_trio_out_of_descriptors(out_of_descriptors: Any) -> None:
+    listener = aio.listen("127.0.0.1", 0)
+    with listener, socket.create_connection(aio.bound_address(listener)) as dialed:
+        out_of_descriptors.begin()
+        accepted, peer = await aio.accept(listener, on_wait=out_of_descriptors)
+        assert peer == dialed.getsockname()
+        accepted.close()
+    assert [line.rpartition(": ")[2].lower() for line in out_of_descriptors] == ["too many open files"]
