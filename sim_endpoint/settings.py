@@ -32,6 +32,12 @@ class SimSettings(ProgramSettings):
         "dxvla", "Policy whose eval() drives the robot: a name, or the path of its folder", group=WHAT, metavar="NAME"
     )
     ckpt_setting: str = knob("demo", "Label of the checkpoint; a folder of the results is called so", group=WHAT)
+    checkpoint_path: str | None = knob(
+        None,
+        "Where the policy's checkpoint lies, with --local; over a socket it is eval-model that loads it",
+        group=WHAT,
+        metavar="PATH",
+    )
     seed: int = knob(0, "Scan mode starts at seed 100000 * (1 + SEED), as RoboTwin does", group=WHAT, ge=0)
     instruction_type: Literal["seen", "unseen"] = knob("unseen", "Which instructions the policy is given", group=WHAT)
 

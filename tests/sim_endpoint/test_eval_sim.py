@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from programs import BIN, NUDGE, REPO, Program, clean_environ, free_port, metrics_of, running
 
+from model_endpoint.settings import ModelSettings
 from robopro_eval.records import EpisodeRecord, deterministic, read_jsonl
+from robopro_eval.settings.program import parse_program
 from sim_endpoint.cli import main
+from sim_endpoint.settings import SimSettings
 
 TASK, CONFIG = "put_cup_in_box", "bench_demo_study_clean"
 SHORT = "31"  # actions per episode: enough for two queries
@@ -116,6 +119,16 @@ def words_for(seeds: Path, *extra: str) -> list[str | Path]:
 
 def records(root: Path) -> list[dict[str, Any]]:
     return [deterministic(EpisodeRecord.model_validate(line)) for line in read_jsonl(metrics_of(root))]
+
+
+def test_a_local_run_gives_get_model_what_eval_model_gives_it() -> None:
+    """A `get_model` that reads `usr_args["checkpoint_path"]` works in both places, also when none was given."""
+    _, given = parse_program(SimSettings, ["--local", "--checkpoint_path", "weights"], {}, prog="eval-sim")
+    _, bare = parse_program(SimSettings, ["--local"], {}, prog="eval-sim")
+    _, served = parse_program(ModelSettings, [], {}, prog="eval-model")
+    assert given["checkpoint_path"] == "weights"
+    assert bare["checkpoint_path"] is None
+    assert set(served) <= set(bare)
 
 
 def test_local_and_both_directions_give_the_same_records(tmp_path: Path, seeds: Path) -> None:
