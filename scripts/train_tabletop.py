@@ -268,6 +268,10 @@ def main(
     if smoke:
         rounds, selection_episodes = SMOKE, 1
         workdir, out = workdir.with_name(f"{workdir.name}_smoke"), workdir.with_name(f"{workdir.name}_smoke") / "final"
+    # Read when torch is loaded: threads that wait asleep. On a machine with other work, waiting in a busy loop made
+    # training many times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     import torch
 
     torch.set_num_threads(threads)
