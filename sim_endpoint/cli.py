@@ -16,7 +16,7 @@ from robopro_eval.settings.program import parse_program
 from sim_endpoint.connection import ModelLink, make_link
 from sim_endpoint.controllers import ExpertController, PolicyController
 from sim_endpoint.episode import EpisodeRunner
-from sim_endpoint.interrupt import Interruption, first_signal_interrupts
+from sim_endpoint.interrupt import Interruption, first_signal_interrupts, leave_at_once
 from sim_endpoint.model_source import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
 from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder, summary
@@ -56,7 +56,11 @@ def _main(argv: list[str]) -> int:
     for line in prepared.warnings:
         note(line)
     with first_signal_interrupts() as interruption:
-        return _run(prepared, interruption)
+        code = _run(prepared, interruption)
+    if code == EXIT_INTERRUPTED:
+        # All is written and closed. The signal may have struck inside the simulator, whose destructors then crash.
+        leave_at_once(code)
+    return code
 
 
 def _run(prepared: Prepared, interruption: Interruption) -> int:
