@@ -3,8 +3,9 @@
     python scripts/eval_tabletop.py --reason "release of the checkpoint"
 
 For each task it starts `eval-sim` (listening) and `eval-model` (dialing) as two programs, as a user would, reads the
-records they leave, and writes docs/results/tabletop_50.md and .json. The evaluation seeds are for final numbers only:
-every use of them is appended to docs/results/evaluation_range_uses.jsonl *before* the first episode, with the reason.
+records they leave, and writes docs/results/tabletop_50.md and .json. A rate is a rate of all planned seeds: if one of
+them has no scored episode, nothing is written. The evaluation seeds are for final numbers only: every use of them is
+appended to docs/results/evaluation_range_uses.jsonl *before* the first episode, with the reason.
 """
 
 from __future__ import annotations
@@ -25,23 +26,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from checkout import REPO, GitState, git_state
 from rich.console import Console
 from rich.table import Table
 
+from robopro_eval.console.errors import UsageError
 from robopro_eval.records import EpisodeRecord, read_jsonl, wilson_interval
-from robopro_eval.simulators.tabletop.seeds import EVALUATION_START
+from robopro_eval.simulators.tabletop.catalogue import TASK_CONFIGS
+from robopro_eval.simulators.tabletop.seeds import EVALUATION_START, bank_path
+from sim_endpoint.seeds import read_seed_file
 
-REPO = Path(__file__).resolve().parent.parent
 DEFAULT_CHECKPOINT = REPO / "policies" / "dxvla" / "checkpoints" / "tabletop"
 RESULTS = REPO / "docs" / "results"
-SCENES = {
-    "put_cup_in_box": "study",
-    "put_cup_on_coaster": "study",
-    "put_mouse_on_pad": "office",
-    "lift_pot": "kitchens",
-}
-# How long the model program may take to notice that the run is over.
+# How long a program may take to notice that the run is over, and again to obey an interrupt.
 GOODBYE_SECONDS = 20.0
+POLL_SECONDS = 0.2
 
 # Wide enough for the table where the output is a file.
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -77,22 +76,12 @@ def free_port() -> int:
     raise SystemExit("error: no free port between 29700 and 29999")
 
 
-def git_state() -> tuple[str, bool]:
-    """The commit, and whether tracked files differ from it."""
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, text=True, check=False)
-    changes = subprocess.run(
-        ["git", "status", "--porcelain", "-uno"], cwd=REPO, capture_output=True, text=True, check=False
-    )
-    return head.stdout.strip(), bool(changes.stdout.strip())
-
-
-def log_use(path: Path, *, tasks: Sequence[str], episodes: int, checkpoint: str, reason: str) -> None:
+def log_use(path: Path, *, tasks: Sequence[str], episodes: int, checkpoint: str, code: GitState, reason: str) -> None:
     """Appends one line: who looks at evaluation seeds is written down before looking."""
-    commit, dirty = git_state()
     line = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "git_commit": commit,
-        "uncommitted_changes": dirty,
+        "git_commit": code.commit,
+        "uncommitted_changes": code.uncommitted_changes,
         "checkpoint_sha256": checkpoint,
         "tasks": list(tasks),
         "seeds_per_task": episodes,
@@ -103,31 +92,89 @@ def log_use(path: Path, *, tasks: Sequence[str], episodes: int, checkpoint: str,
         file.write(json.dumps(line) + "\n")
 
 
-def rehearsal_seeds(path: Path) -> int:
-    """How many seeds a rehearsal file holds.
+def planned_seeds(task: str, episodes: int) -> tuple[int, ...]:
+    """The first `episodes` seeds of the shipped list of a task.
+
+    Raises:
+        SystemExit: the list is not that long.
+    """
+    path = bank_path(task, TASK_CONFIGS[task][0])
+    seeds = read_seed_file(path) if path else ()
+    if not 1 <= episodes <= len(seeds):
+        raise SystemExit(
+            f"error: {task}: --episodes must be 1 to {len(seeds)}, the seeds shipped for it; got {episodes}"
+        )
+    return seeds[:episodes]
+
+
+def rehearsal_seeds(path: Path) -> tuple[int, ...]:
+    """The seeds of a rehearsal file.
 
     Raises:
         SystemExit: the file cannot be read, or holds a seed of the evaluation range.
     """
     try:
-        seeds = [int(word) for word in path.read_text(encoding="utf-8").split()]
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"error: {path}: not a readable list of seeds ({error})") from None
-    if not seeds or max(seeds) >= EVALUATION_START:
-        raise SystemExit(f"error: {path}: a rehearsal uses seeds below {EVALUATION_START}, at least one")
-    return len(seeds)
+        seeds = read_seed_file(path)
+    except UsageError as error:
+        raise SystemExit(f"error: {error}") from None
+    if max(seeds) >= EVALUATION_START:
+        raise SystemExit(f"error: {path}: a rehearsal uses seeds below {EVALUATION_START}")
+    return seeds
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = GOODBYE_SECONDS) -> None:
+    """Interrupts a program if it still runs, and kills it if it does not obey."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def run_both(
+    simulator: subprocess.Popen[bytes], model: subprocess.Popen[bytes], patience: float = GOODBYE_SECONDS
+) -> str | None:
+    """Waits for the end of the run; returns what went wrong, or None. Neither program runs on afterwards.
+
+    The simulator would wait for ever for a model that died before it connected, and the model for a simulator.
+    """
+    try:
+        model_ended = None
+        while simulator.poll() is None:
+            if model.poll() is not None:
+                model_ended = model_ended or time.monotonic()
+                # One that ended well has been told that the run is over; the simulator is about to end too.
+                if model.returncode or time.monotonic() - model_ended > patience:
+                    return f"eval-model ended with {model.returncode} while eval-sim still ran"
+            time.sleep(POLL_SECONDS)
+        if simulator.returncode:
+            return f"eval-sim ended with {simulator.returncode}"
+        try:
+            code = model.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            return f"eval-model still ran {patience:.0f} s after eval-sim had ended"
+        return f"eval-model ended with {code}" if code else None
+    finally:
+        try:
+            stop(simulator, patience)
+        finally:
+            stop(model, patience)
 
 
 def run_task(
-    task: str, episodes: int, checkpoint: Path, run: str, runs_root: Path, seed_file: Path | None = None
+    task: str, seeds: Sequence[int], checkpoint: Path, run: str, runs_root: Path, seed_file: Path | None = None
 ) -> list[EpisodeRecord]:
-    """Two programs, one socket, one task. Returns the scored episodes; seeds are the shipped list's, or the file's.
+    """Two programs, one socket, one task. Returns the episodes, one for each of `seeds`.
+
+    `seeds` is what is expected of the programs, which read the shipped list themselves, or `seed_file`.
 
     Raises:
-        SystemExit: one of the programs failed; their output is in the run's folder.
+        SystemExit: one of the programs failed, or not every seed was scored; their output is in the run's folder.
     """
     port = str(free_port())
-    config = f"bench_demo_{SCENES[task]}_clean"
     logs = runs_root / run / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     common = {**os.environ, "SIM_SERVER_PORT": port, "OMP_NUM_THREADS": "1"}
@@ -137,35 +184,53 @@ def run_task(
         "SIM_SERVER_BIND": "127.0.0.1",
         "STUDY_RUN": run,
         "RUNS_ROOT": str(runs_root),
-        "EVAL_TEST_NUM": str(episodes),
+        "EVAL_TEST_NUM": str(len(seeds)),
         **({"EVAL_SEED_FILE": str(seed_file.resolve())} if seed_file else {"USE_EVAL_SEEDS": "1"}),
     }
     model_environment = {**common, "MODEL_AS_CLIENT": "1", "SIM_SERVER_HOST": "127.0.0.1"}
     arguments = ["--policy_name", "dxvla", "--ckpt_setting", "tabletop"]
     programs = Path(sys.executable).parent
-    simulator: list[str | Path] = [programs / "eval-sim", "--task_name", task, "--task_config", config, *arguments]
+    simulator: list[str | Path] = [programs / "eval-sim", "--task_name", task]
+    simulator += ["--task_config", TASK_CONFIGS[task][0], *arguments]
     model: list[str | Path] = [programs / "eval-model", *arguments, "--checkpoint_path", checkpoint.resolve()]
     with (logs / f"{task}_sim.log").open("wb") as sim_log, (logs / f"{task}_model.log").open("wb") as model_log:
         sim_process = subprocess.Popen(
             simulator, env=simulator_environment, cwd=REPO, stdout=sim_log, stderr=subprocess.STDOUT
         )
-        model_process = subprocess.Popen(
-            model, env=model_environment, cwd=REPO, stdout=model_log, stderr=subprocess.STDOUT
-        )
         try:
-            sim_code = sim_process.wait()
-            model_code = model_process.wait(timeout=GOODBYE_SECONDS)
-        finally:
-            for process in (sim_process, model_process):
-                if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
-                    process.wait(timeout=GOODBYE_SECONDS)
-    if sim_code or model_code:
-        raise SystemExit(f"error: {task}: eval-sim ended with {sim_code}, eval-model with {model_code}; see {logs}")
+            model_process = subprocess.Popen(
+                model, env=model_environment, cwd=REPO, stdout=model_log, stderr=subprocess.STDOUT
+            )
+        except BaseException:
+            stop(sim_process)
+            raise
+        wrong = run_both(sim_process, model_process)
+    if wrong:
+        raise SystemExit(f"error: {task}: {wrong}; see {logs / task}_sim.log and {task}_model.log beside it")
     found = sorted((runs_root / run / "eval_result" / task).glob("**/_metrics.jsonl"))
     if not found:
         raise SystemExit(f"error: {task}: no _metrics.jsonl below {runs_root / run}; see {logs}")
-    return [EpisodeRecord.model_validate(line) for line in read_jsonl(found[-1])]
+    records = [EpisodeRecord.model_validate(line) for line in read_jsonl(found[-1])]
+    check_complete(task, records, seeds)
+    return records
+
+
+def check_complete(task: str, records: Sequence[EpisodeRecord], seeds: Sequence[int]) -> None:
+    """A rate over fewer episodes than planned would leave out just the ones that went wrong.
+
+    Raises:
+        SystemExit: a planned seed has no episode, or there is an episode nobody planned.
+    """
+    scored = [record.seed for record in records]
+    missing = [seed for seed in seeds if seed not in scored]
+    if missing:
+        raise SystemExit(
+            f"error: {task}: only {len(seeds) - len(missing)} of {len(seeds)} seeds were scored; "
+            f"missing: {', '.join(map(str, missing))}"
+        )
+    if sorted(scored) != sorted(seeds):
+        extra = sorted(seed for seed in set(scored) if scored.count(seed) > seeds.count(seed))
+        raise SystemExit(f"error: {task}: episodes of seeds that were not planned: {', '.join(map(str, extra))}")
 
 
 def score(task: str, records: Sequence[EpisodeRecord]) -> TaskScore:
@@ -226,9 +291,10 @@ def cells(row: TaskScore) -> tuple[str, ...]:
     )
 
 
-def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path) -> None:
-    """docs/results/tabletop_50.md and .json."""
-    commit, _ = git_state()
+def write_results(scores: Sequence[TaskScore], *, checkpoint: str, code: GitState, folder: Path) -> None:
+    """docs/results/tabletop_50.md and .json; `code` is the state of the checkout before the first episode."""
+    commit = f"commit `{code.commit[:12]}`" if code.commit else "an unknown commit"
+    changes = " **with uncommitted changes**" if code.uncommitted_changes else ""
     date = datetime.now(timezone.utc).date().isoformat()
     lines = [
         "# The shipped checkpoint on the tabletop benchmark",
@@ -237,7 +303,7 @@ def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path)
         "which were used neither for training nor for choosing anything. These are **not** RoboPRO numbers: the",
         "tabletop is another, smaller benchmark with its own physics, objects and robot.",
         "",
-        f"Made by `python scripts/eval_tabletop.py` on {date}, commit `{commit[:12]}`,",
+        f"Made by `python scripts/eval_tabletop.py` on {date}, {commit}{changes},",
         f"checkpoint sha256 `{checkpoint[:16]}`.",
         "Percentages are cut, never rounded up; intervals are Wilson's, rounded outwards. Times are means per episode.",
         "",
@@ -252,7 +318,8 @@ def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path)
     (folder / "tabletop_50.md").write_text("\n".join(lines), encoding="utf-8")
     summary = {
         "date": date,
-        "git_commit": commit,
+        "git_commit": code.commit,
+        "uncommitted_changes": code.uncommitted_changes,
         "checkpoint_sha256": checkpoint,
         "tasks": [asdict(s) for s in scores],
     }
@@ -262,7 +329,7 @@ def write_results(scores: Sequence[TaskScore], *, checkpoint: str, folder: Path)
 def main(
     reason: Annotated[str, typer.Option(help="Why the evaluation seeds are used; it is written down.")],
     checkpoint: Annotated[Path, typer.Option(help="Checkpoint folder.")] = DEFAULT_CHECKPOINT,
-    tasks: Annotated[str, typer.Option(help="Comma-separated; default all.")] = ",".join(SCENES),
+    tasks: Annotated[str, typer.Option(help="Comma-separated; default all.")] = ",".join(TASK_CONFIGS),
     episodes: Annotated[int, typer.Option(help="Seeds per task, from the shipped lists.")] = 50,
     runs_root: Annotated[Path, typer.Option(help="Where the runs go.")] = REPO / "runs",
     rehearsal: Annotated[
@@ -271,33 +338,38 @@ def main(
 ) -> None:
     """Runs the final evaluation and writes its table."""
     names = [name.strip() for name in tasks.split(",") if name.strip()]
-    unknown = [name for name in names if name not in SCENES]
+    unknown = [name for name in names if name not in TASK_CONFIGS]
     if unknown or not names:
-        console.print(f"error: unknown task {', '.join(unknown) or '(none given)'}; there are {', '.join(SCENES)}")
+        console.print(
+            f"error: unknown task {', '.join(unknown) or '(none given)'}; there are {', '.join(TASK_CONFIGS)}"
+        )
         raise typer.Exit(2)
     weights = checkpoint / "model.safetensors"
     if not weights.is_file():
         console.print(f"error: no checkpoint at {weights}; train one with scripts/train_tabletop.py")
         raise typer.Exit(1)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    code = git_state()
     if rehearsal is not None:
-        episodes = rehearsal_seeds(rehearsal)
+        seeds = dict.fromkeys(names, rehearsal_seeds(rehearsal))
+        episodes = len(seeds[names[0]])
     else:
+        seeds = {task: planned_seeds(task, episodes) for task in names}
         log = RESULTS / "evaluation_range_uses.jsonl"
-        log_use(log, tasks=names, episodes=episodes, checkpoint=digest, reason=reason)
+        log_use(log, tasks=names, episodes=episodes, checkpoint=digest, code=code, reason=reason)
     run = f"tabletop_{episodes}_{time.strftime('%Y%m%d_%H%M%S')}"
     scores = []
     for task in names:
         with console.status(f"{task}: {episodes} episodes over the socket"):
-            scores.append(score(task, run_task(task, episodes, checkpoint, run, runs_root.resolve(), rehearsal)))
+            scores.append(score(task, run_task(task, seeds[task], checkpoint, run, runs_root.resolve(), rehearsal)))
         row = scores[-1]
         console.print(f"{task}: {row.successes}/{row.episodes}, {row.seconds_per_episode:.2f} s per episode")
     table = Table(*HEADINGS)
     for row in scores:
         table.add_row(*cells(row))
     console.print(table)
-    if rehearsal is None and names == list(SCENES) and episodes == 50:
-        write_results(scores, checkpoint=digest, folder=RESULTS)
+    if rehearsal is None and names == list(TASK_CONFIGS) and episodes == 50:
+        write_results(scores, checkpoint=digest, code=code, folder=RESULTS)
         console.print(f"written: {RESULTS / 'tabletop_50.md'} and .json")
 
 
