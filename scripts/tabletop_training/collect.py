@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from policies.dxvla.deploy_policy import DEFAULT_PRIMARY_CAM, WRIST_CAMERAS, check_chunk, encode_obs
 from robopro_eval.action_spaces import ee_16_from_xvla_action, xvla_action_from_ee_16
+from robopro_eval.action_spaces.ee_16 import LEFT_POSITION, RIGHT_POSITION
 
 from .instructions import TASKS
 
@@ -127,10 +128,10 @@ def noisy(rows: Array, rng: Generator) -> Array:
         return rows
     out: Array = rows.copy()
     ramp = np.minimum(1.0, np.arange(1, len(rows) + 1) / rng.integers(5, 20))[:, None]
-    for start in (0, 8):
+    for position in (LEFT_POSITION, RIGHT_POSITION):
         offset = rng.normal(scale=0.015, size=3)
         offset[2] = abs(offset[2]) if rng.random() < 0.5 else 0.5 * offset[2]
-        out[:, start : start + 3] += ramp * offset
+        out[:, position] += ramp * offset
     return out
 
 
@@ -153,6 +154,7 @@ def network_driver(checkpoint: Path, task: str, expert_share: float, rng: Genera
     from policies.dxvla.network import load_network
 
     model = DXVLA(load_network(checkpoint))
+    model.reset_model()
     model.set_language(TASKS[task].random_instruction(rng))
     expert = expert_driver(rng)
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from policies.dxvla.network import GRIPPERS, TabletopNetwork, to_unit
+from policies.dxvla.network import TabletopNetwork, to_unit
+from robopro_eval.action_spaces.xvla import XVLA_DIM, XVLA_GRIPPERS, XVLA_LEFT_POSITION, XVLA_RIGHT_POSITION
 
 from .dataset import Dataset
 
-# Below these a channel counts as constant: 2 cm of position, a twentieth of a rot6d entry.
-SMALLEST_STD = torch.tensor(([0.02] * 3 + [0.05] * 6 + [1.0]) * 2)
+POSITIONS, GRIPPERS = (XVLA_LEFT_POSITION, XVLA_RIGHT_POSITION), list(XVLA_GRIPPERS)
 POSITION_WEIGHT, GRIPPER_WEIGHT = 2.0, 0.5
 
 
@@ -35,27 +35,35 @@ class Recipe:
     proprio_noise: float = 0.004
 
 
+def smallest_std() -> Tensor:
+    """`[20]`: below these a channel counts as constant; 2 cm of position, a twentieth of a rot6d entry."""
+    smallest = torch.full((XVLA_DIM,), 0.05)
+    for position in POSITIONS:
+        smallest[position] = 0.02
+    smallest[GRIPPERS] = 1.0
+    return smallest
+
+
 def set_statistics(network: TabletopNetwork, data: Dataset) -> None:
     """Mean and deviation of targets and proprio; gripper targets stay 0..1, as they are trained as logits."""
     flat = data.label.flatten(0, 1)
     mean, std = flat.mean(0), flat.std(0)
-    for gripper in GRIPPERS:
-        mean[gripper], std[gripper] = 0.0, 1.0
+    mean[GRIPPERS], std[GRIPPERS] = 0.0, 1.0
     network.action_mean.copy_(mean)
-    network.action_std.copy_(torch.maximum(std, SMALLEST_STD))
+    network.action_std.copy_(torch.maximum(std, smallest_std()))
     network.proprio_mean.copy_(data.proprio.mean(0))
-    network.proprio_std.copy_(torch.maximum(data.proprio.std(0), SMALLEST_STD))
+    network.proprio_std.copy_(torch.maximum(data.proprio.std(0), smallest_std()))
 
 
 def chunk_loss(network: TabletopNetwork, predicted: Tensor, label: Tensor) -> Tensor:
     """Normalised L1 with positions counted twice, and cross entropy for the grippers. All `[B, 30, 20]`."""
     target = (label - network.action_mean) / network.action_std
     weight = torch.ones(label.shape[-1])
-    weight[[0, 1, 2, 10, 11, 12]] = POSITION_WEIGHT
-    weight[list(GRIPPERS)] = 0.0
+    for position in POSITIONS:
+        weight[position] = POSITION_WEIGHT
+    weight[GRIPPERS] = 0.0
     poses = ((predicted - target).abs() * weight).mean()
-    grippers = list(GRIPPERS)
-    closing = functional.binary_cross_entropy_with_logits(predicted[..., grippers], label[..., grippers])
+    closing = functional.binary_cross_entropy_with_logits(predicted[..., GRIPPERS], label[..., GRIPPERS])
     return poses + GRIPPER_WEIGHT * closing
 
 
@@ -68,7 +76,7 @@ def batch_of(
     primary = (to_unit(data.primary[index]) * gain[:, 0]).clamp_(0, 1)
     wrists = (to_unit(data.wrists[index]) * gain[:, 1:]).clamp_(0, 1)
     noise = recipe.proprio_noise * torch.randn(count, data.proprio.shape[1], generator=generator)
-    noise[:, list(GRIPPERS)] = 0
+    noise[:, GRIPPERS] = 0
     tokens = data.token_ids(data.task[index], generator)
     return tokens, primary, wrists, data.proprio[index] + noise, data.label[index]
 
