@@ -82,7 +82,8 @@ mesa_version() { # of the installed CPU driver; empty if there is none or it doe
 older_than() { [[ $1 != "$2" && $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; }
 
 # Libraries are asked of the dynamic loader and not of dpkg, so that other distributions get a true answer too.
-has_library() { ldconfig -p 2>/dev/null | grep -q "^[[:space:]]*$1 "; }
+# (Not `| grep -q`: it leaves early, and with pipefail the writer's broken pipe would count as "not there".)
+has_library() { [[ $(ldconfig -p 2>/dev/null) == *[[:space:]]"$1 "* ]]; }
 
 missing_packages() {
   local python version
@@ -138,7 +139,7 @@ add_backports() {
   codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
   # shellcheck disable=SC2016 # apt fills these in, not the shell
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(RELEASE)' 'Created-By: Packages' |
-    awk -v release="$codename" '$2 == release || $3 == release { print $1; exit }')
+    awk -v release="$codename" '!found && ($2 == release || $3 == release) { print $1; found = 1 }')
   [[ -n $codename && -n $mirror ]] || return 1
   keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   source=/etc/apt/sources.list.d/robopro-eval-backports.sources
@@ -153,7 +154,7 @@ add_backports() {
 
 install_system_packages() {
   local -a packages ordinary=()
-  local package candidate mesa=0
+  local package candidate known mesa=0
   mapfile -t packages < <(missing_packages)
   [[ ${#packages[@]} -gt 0 ]] || return 0
   if ! command -v apt-get >/dev/null; then
@@ -187,7 +188,8 @@ install_system_packages() {
       # shellcheck disable=SC1091
       BACKPORTS=$(. /etc/os-release && echo "${VERSION_CODENAME:-}-backports")
       # shellcheck disable=SC2016
-      if ! apt-get indextargets --format '$(RELEASE) $(CODENAME)' 'Created-By: Packages' | grep -qw -- "$BACKPORTS"; then
+      known=$(apt-get indextargets --format ' $(RELEASE) $(CODENAME) ' 'Created-By: Packages')
+      if [[ $known != *" $BACKPORTS "* ]]; then
         add_backports || fail "Mesa here is ${candidate:-absent} and apt knows no newer one;" \
           "install mesa-vulkan-drivers $MESA_MINIMUM or newer by hand, then run this again."
       fi
@@ -242,7 +244,7 @@ pip() { # shows what is fetched and installed, not what was there already
 # True for a .venv worth keeping, be it unfinished: it runs, and it was made here (its scripts hold its path).
 is_usable() {
   "$VENV/bin/python" -c 'import pip, sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null &&
-    head -n 1 "$VENV/bin/pip" | grep -qF "$VENV/bin/python"
+    [[ $(head -n 1 "$VENV/bin/pip") == "#!$VENV/bin/python"* ]]
 }
 
 build_venv() {
