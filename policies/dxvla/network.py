@@ -17,9 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
+
+from robopro_eval.action_spaces.xvla import XVLA_GRIPPERS
 
 from .checkpoints import CONFIG, WEIGHTS
 from .language import MAX_WORDS, PAD, VOCABULARY
@@ -173,12 +176,9 @@ class TabletopNetwork(nn.Module):
         wrists = torch.stack([resize(image_input[:, i], self.config.wrist_size) for i in (1, 2)], dim=1)
         chunk = self(input_ids, to_unit(primary), to_unit(wrists), proprio)
         actions = chunk * self.action_std + self.action_mean
-        for gripper in GRIPPERS:
+        for gripper in XVLA_GRIPPERS:
             actions[:, :, gripper] = torch.sigmoid(chunk[:, :, gripper])
         return torch.as_tensor(actions)
-
-
-GRIPPERS = (9, 19)
 
 
 def resize(picture: Tensor, size: tuple[int, int]) -> Tensor:
@@ -248,7 +248,7 @@ def load_torch_network(folder: Path) -> TabletopNetwork:
         sizes = {key: tuple(value) if isinstance(value, list) else value for key, value in sizes.items()}
         network = TabletopNetwork(NetworkConfig(**sizes))
         network.load_state_dict(load_file(folder / WEIGHTS))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ValueError(f"{folder}: not a checkpoint of this policy ({first_line})") from error
     return network.float()

@@ -85,6 +85,10 @@ def test_foreign_files_are_refused_in_one_line(network: networks.TabletopNetwork
     with pytest.raises(ValueError, match="not a checkpoint of this policy") as caught:
         networks.load_network(tmp_path)
     assert "\n" not in str(caught.value)
+    networks.save_network(network, tmp_path, {})
+    (tmp_path / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ValueError, match="not a checkpoint of this policy"):
+        networks.load_network(tmp_path)
 
 
 def test_padding_does_not_change_the_meaning(network: networks.TabletopNetwork) -> None:
