@@ -46,7 +46,10 @@ class Knobs:
 
 
 def lookup(name: str, usr_args: Mapping[str, object], environ: Mapping[str, str]) -> object | None:
-    """The value of `name` in `usr_args` (whatever its case, `-` like `_`), else in `environ`, else None."""
+    """The value of `name` in `usr_args` (whatever its case, `-` like `_`), else in `environ`, else None.
+
+    An empty argument is a value: it switches off what the environment switched on. None is none.
+    """
     for key, value in usr_args.items():
         if str(key).replace("-", "_").upper() == name and value is not None:
             return value

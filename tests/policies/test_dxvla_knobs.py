@@ -44,6 +44,7 @@ def test_environment_and_stronger_arguments() -> None:
     stronger = {"dxvla-exec-actions": 10, "DXVLA_FAKE_PROPRIO": False, "dxvla_action_smooth": None}
     assert read_knobs(stronger, environ) == Knobs(10, 0.7, True, False)
     assert read_knobs({}, {"DXVLA_EXEC_ACTIONS": "", "DXVLA_FAKE_PROPRIO": ""}) == Knobs()
+    assert read_knobs({"dxvla_exec_actions": ""}, {"DXVLA_EXEC_ACTIONS": "20"}) == Knobs()
 
 
 @pytest.mark.parametrize(
