@@ -21,7 +21,6 @@ import os
 import platform
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -34,18 +33,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from checkout import REPO, git_state
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from tabletop_training.collect import Job, JobReport, run_job
 from tabletop_training.instructions import TASKS
-from tabletop_training.rollouts import RolloutJob, run_rollouts
+from tabletop_training.rollouts import RolloutJob, RolloutResult, run_rollouts
 
 from robopro_eval.simulators.tabletop.seeds import SELECTION
 
 # One job's seeds: small enough that two workers end together and little is lost when a run is stopped.
 BLOCK = 10
-SHIPPED = Path(__file__).resolve().parent.parent / "policies" / "dxvla" / "checkpoints" / "tabletop"
+SHIPPED = REPO / "policies" / "dxvla" / "checkpoints" / "tabletop"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def describe(tasks: Sequence[str], seed: int, samples: int, rounds: Sequence[Rou
     """What config.json says about the making of a checkpoint."""
     import torch
 
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    code = git_state()
     return {
         "trained_on": "robopro-eval tabletop, scripted expert's demonstrations",
         "instructions": {name: list(TASKS[name].phrasings) for name in tasks},
@@ -182,7 +182,8 @@ def describe(tasks: Sequence[str], seed: int, samples: int, rounds: Sequence[Rou
             "samples": samples,
             "rounds": [asdict(r) for r in rounds],
             "environment_seeds": "training range 0..29999",
-            "git_commit": git.stdout.strip() or None,
+            "git_commit": code.commit,
+            "uncommitted_changes": code.uncommitted_changes,
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -191,24 +192,39 @@ def describe(tasks: Sequence[str], seed: int, samples: int, rounds: Sequence[Rou
     }
 
 
-def select(checkpoint: Path, tasks: Sequence[str], episodes: int, processes: int) -> dict[str, tuple[int, int, float]]:
-    """Closed-loop successes, episodes and mean actions per task on the first selection seeds."""
+@dataclass(frozen=True)
+class Selection:
+    """One task on the selection seeds; the `unstable` ones, where things did not come to rest, are no episodes."""
+
+    successes: int
+    episodes: int
+    mean_actions: float
+    unstable: int
+
+
+def select(checkpoint: Path, tasks: Sequence[str], episodes: int, processes: int) -> dict[str, Selection]:
+    """Closed loop, per task, on the first `episodes` selection seeds."""
     block = 5
     jobs = []
     for first in range(SELECTION.start, SELECTION.start + episodes, block):
         seeds = tuple(range(first, min(first + block, SELECTION.start + episodes)))
         jobs += [RolloutJob(checkpoint, task, seeds, instruction_of=task, check_task=task) for task in tasks]
-    outcomes: dict[str, list[tuple[bool, int]]] = {task: [] for task in tasks}
+    results: dict[str, list[RolloutResult]] = {task: [] for task in tasks}
     with progress_bar() as progress, workers(processes) as pool:
         bar = progress.add_task("selection seeds", total=len(jobs))
         for future in as_completed([pool.submit(run_rollouts, job) for job in jobs]):
             result = future.result()
-            outcomes[result.job.task] += zip(result.success, result.steps, strict=True)
+            results[result.job.task].append(result)
             progress.advance(bar)
-    return {
-        task: (sum(s for s, _ in rows), len(rows), sum(n for _, n in rows) / max(1, len(rows)))
-        for task, rows in outcomes.items()
-    }
+    return {task: summed(blocks) for task, blocks in results.items()}
+
+
+def summed(blocks: Sequence[RolloutResult]) -> Selection:
+    """The blocks of one task together."""
+    success = [value for block in blocks for value in block.success]
+    steps = [value for block in blocks for value in block.steps]
+    unstable = sum(len(block.unstable) for block in blocks)
+    return Selection(sum(success), len(success), sum(steps) / max(1, len(steps)), unstable)
 
 
 def make(
@@ -238,11 +254,13 @@ def make(
     digest = hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
     console.print(f"checkpoint {out} (sha256 {digest[:16]}...)")
     scores = select(checkpoint, names, selection_episodes, processes)
-    table = Table("task", "selection seeds", "success", "mean actions")
-    for name, (successes, episodes, actions) in scores.items():
-        table.add_row(name, str(episodes), f"{successes}/{episodes}", f"{actions:.0f}")
+    table = Table("task", "selection seeds", "success", "mean actions", "unstable seeds")
+    for name, score in scores.items():
+        solved = f"{score.successes}/{score.episodes}"
+        table.add_row(name, str(score.episodes), solved, f"{score.mean_actions:.0f}", str(score.unstable))
     console.print(table)
-    (workdir / "selection.json").write_text(json.dumps({"sha256": digest, "scores": scores}, indent=2) + "\n")
+    summary = {"sha256": digest, "scores": {name: asdict(score) for name, score in scores.items()}}
+    (workdir / "selection.json").write_text(json.dumps(summary, indent=2) + "\n")
     console.print(f"all in {(time.monotonic() - began) / 60:.1f} minutes")
 
 

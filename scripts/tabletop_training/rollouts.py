@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from policies.dxvla import deploy_policy
 from policies.dxvla.dxvla_model import DXVLA
+from robopro_eval.simulators.tabletop.catalogue import STEP_LIMIT
 from robopro_eval.simulators.tabletop.seeds import SELECTION
 
 from .collect import RENDERED, DemonstrationEnv
 from .instructions import TASKS
-
-STEP_LIMIT = 600
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,16 @@ class RolloutJob:
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """Per seed: success of the task, of `check_task`, and actions used."""
+    """Per seed that was played: success of the task, of `check_task`, and actions used.
+
+    `unstable` are the seeds that were not: their scene did not come to rest.
+    """
 
     job: RolloutJob
     success: tuple[bool, ...]
     other_success: tuple[bool, ...]
     steps: tuple[int, ...]
+    unstable: tuple[int, ...]
 
 
 class _Grey:
@@ -96,11 +99,12 @@ def run_rollouts(job: RolloutJob) -> RolloutResult:
     env = cast(_RolloutEnv, get_benchmark("tabletop").make_env(job.task))
     model = DXVLA(load_network(job.checkpoint))
     face: Any = _Grey(model) if job.grey else model
-    success, other, steps = [], [], []
+    success, other, steps, unstable = [], [], [], []
     for number, seed in enumerate(job.seeds):
         try:
             env.setup_demo(seed=seed, now_ep_num=number, is_test=True, cameras=RENDERED)
         except UnStableError:
+            unstable.append(seed)
             continue
         env.step_lim = job.step_limit
         env.set_instruction(TASKS[job.instruction_of].phrasings[0])
@@ -114,4 +118,4 @@ def run_rollouts(job: RolloutJob) -> RolloutResult:
         other.append(done_other)
         steps.append(env.take_action_cnt)
         env.close_env()
-    return RolloutResult(job, tuple(success), tuple(other), tuple(steps))
+    return RolloutResult(job, tuple(success), tuple(other), tuple(steps), tuple(unstable))

@@ -11,12 +11,15 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 
+import checkout
 import train_tabletop
 from tabletop_training import collect, dataset, instructions, learn, rollouts
 
 from policies.dxvla.language import encode
 from policies.dxvla.network import NetworkConfig, TabletopNetwork
+from robopro_eval import simulators
 from robopro_eval.simulators import get_benchmark
+from robopro_eval.simulators.tabletop import world
 from robopro_eval.simulators.tabletop.seeds import SELECTION, TRAINING
 
 
@@ -34,12 +37,46 @@ def test_choosing_refuses_seeds_that_are_not_for_choosing(seed: int) -> None:
         rollouts.run_rollouts(job)
 
 
+def test_a_seed_that_could_not_be_played_is_told_of_and_not_counted() -> None:
+    job = rollouts.RolloutJob(Path("nowhere"), "lift_pot", (30000, 30001, 30002), "lift_pot", "lift_pot")
+    blocks = [
+        rollouts.RolloutResult(job, (True, False), (False, False), (60, 600), unstable=(30001,)),
+        rollouts.RolloutResult(job, (True, True, True), (False,) * 3, (70, 80, 90), unstable=()),
+    ]
+    assert train_tabletop.summed(blocks) == train_tabletop.Selection(4, 5, 180.0, unstable=1)
+
+
+def test_an_unstable_scene_is_reported_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NeverAtRest:
+        def setup_demo(self, **_kwargs: object) -> None:
+            raise world.UnStableError("the cup rolls")
+
+    class OneEnvironment:
+        def make_env(self, _task: str) -> NeverAtRest:
+            return NeverAtRest()
+
+    monkeypatch.setattr(simulators, "get_benchmark", lambda _name: OneEnvironment())
+    result = rollouts.run_rollouts(
+        rollouts.RolloutJob(train_tabletop.SHIPPED, "lift_pot", (30000, 30001), "lift_pot", "lift_pot")
+    )
+    assert result.unstable == (30000, 30001)
+    assert result.success == result.other_success == result.steps == ()
+
+
+def test_a_checkpoint_says_which_code_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # not the directory, but the checkout
+    notes = train_tabletop.describe(["lift_pot"], 0, 10, train_tabletop.SMOKE)
+    training = notes["training"]
+    assert isinstance(training, dict)
+    code = checkout.git_state()
+    assert (training["git_commit"], training["uncommitted_changes"]) == (code.commit, code.uncommitted_changes)
+
+
 def test_every_task_of_the_benchmark_is_trained_with_its_own_sentence() -> None:
     benchmark = get_benchmark("tabletop")
     assert set(instructions.TASKS) == set(benchmark.task_names())
     for name, task in instructions.TASKS.items():
-        assert task.config in benchmark.config_names(name)
-        assert benchmark.instruction(name, task.config, 0) == task.phrasings[0]
+        assert benchmark.instruction(name, benchmark.config_names(name)[0], 0) == task.phrasings[0]
         assert len(set(task.phrasings)) == len(task.phrasings) >= 3
     # A sentence that meant two tasks would teach neither.
     sentences = [encode(text).tobytes() for task in instructions.TASKS.values() for text in task.phrasings]
@@ -60,6 +97,11 @@ def test_noise_moves_positions_by_centimetres_and_nothing_else() -> None:
     height = offsets[:, -1, 2]
     assert (height < 0).mean() < 0.4
     assert np.abs(height[height < 0]).mean() < np.abs(height[height > 0]).mean()
+
+
+def test_channels_that_hardly_move_are_not_blown_up() -> None:
+    arm = [0.02] * 3 + [0.05] * 6 + [1.0]
+    torch.testing.assert_close(learn.smallest_std(), torch.tensor(arm * 2), rtol=0, atol=0)
 
 
 def test_loss_by_hand() -> None:
