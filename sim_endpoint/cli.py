@@ -137,6 +137,7 @@ def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wal
         config=prepared.config,
         planned=planned,
         wall_seconds=wall_seconds,
+        step_lim=prepared.settings.step_lim,
     )
     say(table)
     say(f"metrics  {results.path / METRICS}" if results.scored else "metrics  none")

@@ -24,6 +24,7 @@ PolicyEval = Callable[[object, object, object], object]
 
 MAX_IDLE_EVALS = 10  # a wrapper may spend a call on its language; ten in a row without an action never act
 EXEC_ACTIONS = "exec_actions"
+PROVENANCE = "provenance"  # what a policy says of itself: weights, knobs; copied into the manifest
 
 
 class Controller(Protocol):
@@ -66,6 +67,7 @@ class PolicyController:
         self.source = source
         self.client = ModelClient(source, config)
         self.exec_actions = whole_number(config.get(EXEC_ACTIONS))
+        self._provenance: object = None
         self._evaluate = evaluate
         self._asked = False
 
@@ -80,20 +82,28 @@ class PolicyController:
             "peer": self.source.peer,
             "wire": "stock" if features is None else "upgraded",
             "policy": None if features is None else features.policy_name,
+            PROVENANCE: self._provenance,
         }
 
     def begin(self, info: EpisodeInfo) -> None:
         self.source.clock = CallClock()
         with _faults_sorted(self.source, None):
             self.source.begin_episode(info)
-            features = self.source.features
-            if not self._asked and features is not None and EXEC_ACTIONS in features.attributes:
-                self.exec_actions = whole_number(self.source.get(EXEC_ACTIONS))
+            if not self._asked:
+                self._ask_about_the_model()
             self._asked = True
         self.client.begin_episode()
 
+    def _ask_about_the_model(self) -> None:
+        """Read what the records and the manifest say of it, where the policy offers it."""
+        offered = frozenset[str]() if self.source.features is None else self.source.features.attributes
+        if EXEC_ACTIONS in offered:
+            self.exec_actions = whole_number(self.source.get(EXEC_ACTIONS))
+        if PROVENANCE in offered:
+            self._provenance = self.source.get(PROVENANCE)
+
     def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
-        guard = GuardedEnv(env)
+        guard = GuardedEnv(env, self.client.acted)
         idle = 0
         while env.step_lim is None or env.take_action_cnt < env.step_lim:
             before = env.take_action_cnt

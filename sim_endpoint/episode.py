@@ -166,7 +166,7 @@ class EpisodeRunner:
             wire_seconds=clock.wire_seconds,
             model_seconds=clock.model_seconds,
             call_seconds=clock.call_seconds,
-            queries=clock.calls,
+            calls=clock.calls,
             benchmark=self._benchmark.name,
             scene=spec.scene,
             config=spec.config,

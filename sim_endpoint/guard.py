@@ -6,7 +6,7 @@ may catch exceptions of its own; a simulator fault or a lost connection must not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -22,10 +22,13 @@ class GuardedEnv:
     """Stands before one environment for the length of one episode; everything else is the environment's own."""
 
     _env: TaskEnv
+    _acted: Callable[[], None]
     _fault: SimulatorFault | None
 
-    def __init__(self, env: TaskEnv) -> None:
+    def __init__(self, env: TaskEnv, acted: Callable[[], None] = lambda: None) -> None:
+        """`acted` is called after every action taken."""
         self.__dict__["_env"] = env
+        self.__dict__["_acted"] = acted
         self.__dict__["_fault"] = None
 
     def take_action(self, action: ArrayLike, action_type: str = "qpos") -> None:
@@ -40,6 +43,7 @@ class GuardedEnv:
             self._env.take_action(vector, action_type)
         except Exception as error:
             raise self._keep("take_action", error) from error
+        self._acted()
 
     def get_obs(self) -> Mapping[str, object]:
         try:

@@ -23,6 +23,9 @@ UPDATE_METHOD = "update_observation_window"
 RESET_METHODS = frozenset({RESET, "reset_obsrvationwindows", "reset_observation_window", "reset_observation_windows"})
 MIRRORED_CONSTANTS = ("pi0_step", "rdt_step")
 
+MAX_CALLS_WITHOUT_ACTION = 1000
+"""Calls of one ``eval()`` in a row; wrappers make a handful per action, and a loop that never acts has no end."""
+
 _UNREACHABLE = frozenset({"unknown_method"})
 _CANNOT_TRAVEL = frozenset({"cannot_send"})
 
@@ -33,6 +36,7 @@ class ModelClient:
     def __init__(self, source: ModelSource, config: Mapping[str, object] | None = None) -> None:
         self._source = source
         self._window_seen = False
+        self._calls_without_action = 0
         self._constants = {
             name: (config or {})[name] for name in MIRRORED_CONSTANTS if (config or {}).get(name) is not None
         }
@@ -72,6 +76,12 @@ class ModelClient:
         return remote
 
     def _call(self, name: str, *args: object, **kwargs: object) -> object:
+        self._calls_without_action += 1
+        if self._calls_without_action > MAX_CALLS_WITHOUT_ACTION:
+            raise PolicyError(
+                f"eval() called the model {MAX_CALLS_WITHOUT_ACTION} times without calling take_action",
+                kind="no_action",
+            )
         result = self._source.call(name, args, kwargs)
         if name == UPDATE_METHOD:
             self._window_seen = True
@@ -82,6 +92,11 @@ class ModelClient:
     def begin_episode(self) -> None:
         """The policy was reset: the mirror of a stock peer's window is None again."""
         self._window_seen = False
+        self._calls_without_action = 0
+
+    def acted(self) -> None:
+        """The robot was moved, so what is asked of the model leads somewhere."""
+        self._calls_without_action = 0
 
     def _read(self, path: str) -> object:
         if path == OBSERVATION_WINDOW and self._window_seen:

@@ -95,6 +95,9 @@ class Prepared:
     def warnings(self) -> list[str]:
         """What the operator should know of settings that have no effect."""
         lines = []
+        asked = self.settings.test_num
+        if asked is not None and asked > self.plan.episodes:
+            lines.append(f"warning: EVAL_TEST_NUM={asked}, but {self.plan.source} has {self.plan.episodes} seeds")
         render = [name for name in self.ignored_knobs if name in ROBOPRO_RENDER_KNOBS]
         if render:
             lines.append(

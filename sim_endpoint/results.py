@@ -76,24 +76,31 @@ class ResultsFolder:
             self.write_manifest()
 
     def finish(self, *, planned: int, stopped: str | None) -> None:
-        """Write ``_result.txt`` and the end of the manifest. Raises UserError."""
+        """Write the end of the manifest, and of a whole run ``_result.txt``. Raises UserError.
+
+        RoboTwin's scripts write that file at the very end only, and those who read it take its rate as final.
+        """
+        if stopped is None and len(self.scored) == planned:
+            self._write_result()
+        self.manifest |= {
+            "finished": timestamp(),
+            "planned": planned,
+            "scored": len(self.scored),
+            "successes": sum(record.success for record in self.scored),
+            "stopped": stopped,
+        }
+        self.write_manifest()
+
+    def _write_result(self) -> None:
         kinds = self.manifest.get("instruction_type", "")
         seeds = " ".join(str(record.seed) for record in self.scored)
         successes = sum(record.success for record in self.scored)
-        rate = successes / len(self.scored) if self.scored else 0.0
+        rate = successes / len(self.scored)
         text = f"Timestamp: {self.path.name}\n\nInstruction Type: {kinds}\n\nEval seeds: {seeds}\n\n{rate}"
         try:
             (self.path / RESULT).write_text(text, encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path / RESULT}: {error.strerror or error}") from error
-        self.manifest |= {
-            "finished": timestamp(),
-            "planned": planned,
-            "scored": len(self.scored),
-            "successes": successes,
-            "stopped": stopped,
-        }
-        self.write_manifest()
 
     def write_manifest(self) -> None:
         """Replace the manifest in one step: a reader never sees half of it. Raises UserError."""
@@ -137,11 +144,20 @@ def environment_facts(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def summary(
-    records: Sequence[EpisodeRecord], *, benchmark: str, task: str, config: str, planned: int, wall_seconds: float
+    records: Sequence[EpisodeRecord],
+    *,
+    benchmark: str,
+    task: str,
+    config: str,
+    planned: int,
+    wall_seconds: float,
+    step_lim: int | None = None,
 ) -> str:
-    """The table at the end of a run."""
+    """The table at the end of a run. `step_lim`: episodes were cut there, not at the task's own limit."""
     n = len(records)
     rows = [("task", f"{task} ({config})"), ("episodes", f"{n}" if n == planned else f"{n} of {planned}")]
+    if step_lim is not None:
+        rows.append(("step limit", f"{step_lim}, set by hand: not comparable with runs under the task's own limit"))
     successes = sum(record.success for record in records)
     rows.append(("SR", _rate(successes, n)))
     hard = [record.hard_success for record in records if record.hard_success is not None]
@@ -175,7 +191,7 @@ def _reasons(records: Sequence[EpisodeRecord]) -> str:
 
 
 def _split(records: Sequence[EpisodeRecord], total: float) -> str:
-    if not any(record.queries for record in records):
+    if not any(record.calls for record in records):
         return "simulator only, no model was asked"
     simulator = sum(record.sim_seconds for record in records)
     parts = [f"simulator {percent(simulator / total)}"]

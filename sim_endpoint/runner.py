@@ -170,11 +170,13 @@ class Run:
         for attempt in range(1, self._max_attempts + 1):
             self._interruption.check()
             controller = supply.current()
-            self._results.note_peer(controller.peer)
             start, started = time.perf_counter(), timestamp()
             name = f"seed {seed}" if attempt == 1 else f"seed {seed}, attempt {attempt}"
             try:
-                scored = self._episodes.attempt(controller, position, seed, attempt, self._on_step(name))
+                try:
+                    scored = self._episodes.attempt(controller, position, seed, attempt, self._on_step(name))
+                finally:
+                    self._results.note_peer(controller.peer)  # by now the model has said what it is
                 if scored.error_kind is not None:
                     self._interruption.check()  # what looks like the policy's error may have been Ctrl-C
             except EpisodeInvalid as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,11 @@ def _folder(path: Path) -> Path | None:
     """The checkpoint folder `path` names (the folder, or a file in it), or None if there is no checkpoint."""
     folder = path.parent if path.name == WEIGHTS else path
     return folder if (folder / WEIGHTS).is_file() and (folder / CONFIG).is_file() else None
+
+
+def describe_checkpoint(folder: Path) -> dict[str, object]:
+    """What tells these weights from others: where they lie, and the SHA-256 of the file."""
+    return {"checkpoint": str(folder), "sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()}
 
 
 def find_checkpoint(usr_args: Mapping[str, object], environ: Mapping[str, str], *, cwd: Path | None = None) -> Path:

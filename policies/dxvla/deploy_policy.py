@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from robopro_eval.action_spaces import (
     xvla_proprio_from_ee_16,
 )
 
-from .checkpoints import find_checkpoint
+from .checkpoints import describe_checkpoint, find_checkpoint
 from .dxvla_model import DXVLA
 from .knobs import read_knobs
 
@@ -73,7 +74,7 @@ def get_model(usr_args: Mapping[str, object]) -> DXVLA:
             f"policy dxvla needs {error.name}, which this environment does not have: pip install 'robopro-eval[model]'",
             name=error.name,
         ) from None
-    return DXVLA(load_network(checkpoint), knobs)
+    return DXVLA(load_network(checkpoint), knobs, describe_checkpoint(checkpoint) | {"knobs": asdict(knobs)})
 
 
 def reset_model(model: DXVLA) -> None:

@@ -5,7 +5,7 @@ The network is handed in, so this file knows neither torch nor weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypedDict
 
 import numpy as np
@@ -50,11 +50,14 @@ class ObservationWindow(TypedDict):
 class DXVLA:
     """One policy, one episode at a time: `reset_model`, `set_language`, then window and action in turn."""
 
-    def __init__(self, network: Network, knobs: Knobs | None = None) -> None:
+    def __init__(
+        self, network: Network, knobs: Knobs | None = None, provenance: Mapping[str, object] | None = None
+    ) -> None:
         self.knobs = knobs or Knobs()
         self.knobs.check_against(network.num_actions)
         self.num_actions = network.num_actions
         self.exec_actions = self.knobs.exec_actions  # read by the simulator program for its records
+        self.provenance = dict(provenance or {})  # likewise: which weights these are, and what was set
         self.observation_window: ObservationWindow | None = None
         self.instruction: str | None = None
         self._network = network

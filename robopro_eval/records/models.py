@@ -67,8 +67,8 @@ class EpisodeRecord(_Line):
     """Inference time as the model reports it; None for stock servers."""
     call_seconds: float
     """Wall time spent in calls to the model (wire and model together)."""
-    queries: int = 0
-    """Number of calls to the model in the episode."""
+    calls: int = 0
+    """Requests to the model in the episode, of every kind: resets, updates, reads, and the queries for actions."""
 
     benchmark: str = ""
     scene: str = ""

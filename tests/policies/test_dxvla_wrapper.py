@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -249,3 +250,13 @@ def test_without_torch_one_sentence_says_what_to_install(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "c")], capture_output=True, text=True, check=True)
     assert "pip install 'robopro-eval[model]'" in done.stdout
+
+
+def test_the_model_says_which_weights_it_has_and_what_was_set() -> None:
+    folder = find_checkpoint({}, {})
+    model = deploy_policy.get_model({"checkpoint_path": str(folder), "dxvla_exec_actions": 15})
+    assert model.provenance == {
+        "checkpoint": str(folder),
+        "sha256": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+        "knobs": {"exec_actions": 15, "action_smooth": 0.0, "smooth_rot": False, "fake_proprio": False},
+    }

@@ -42,7 +42,8 @@ def attempts(rig: Rig) -> list[dict[str, Any]]:
 
 
 def test_a_good_run(rig: Rig) -> None:
-    source = FakeSource(attributes={"exec_actions": 20})
+    provenance = {"checkpoint": "weights/", "sha256": "ab12"}
+    source = FakeSource(attributes={"exec_actions": 20, "provenance": provenance})
     assert rig.play([1, 2, COLLIDING_SEED], source=source) is None
     lines = metrics(rig)
     assert [(line["seed"], line["success"], line["hard_success"], line["steps"]) for line in lines] == [
@@ -61,7 +62,7 @@ def test_a_good_run(rig: Rig) -> None:
     assert lines[0]["wire_seconds"] == pytest.approx(0.002)
     assert [line["outcome"] for line in attempts(rig)] == ["scored"] * 3
     manifest = json.loads((rig.results.path / "manifest.json").read_text())
-    assert manifest["models"] == [{"peer": "fake", "wire": "upgraded", "policy": "fake"}]
+    assert manifest["models"] == [{"peer": "fake", "wire": "upgraded", "policy": "fake", "provenance": provenance}]
     assert source.episodes[0].id == "study/push_button/bench_demo_study_clean/demo/1#1"
     assert rig.env.closed == 3
     assert rig.env.kwargs["enable_collision_metrics"] is True
@@ -107,6 +108,7 @@ def _second_query_of_the_first_episode(error: Exception) -> Any:
         (None, lambda env, model, obs: _raise(EncodeError("image: object")), "cannot_send"),
         (None, lambda env, model, obs: env.take_action(np.ones(14), "delta_ee"), "'delta_ee'"),
         (None, lambda env, model, obs: None, "without calling take_action"),
+        (None, lambda env, model, obs: [model.get_action() for _ in iter(int, 1)], "1000 times without calling"),
     ],
 )
 def test_the_policys_fault_fails_the_episode_not_the_run(rig: Rig, behave: Any, evaluate: Any, words: str) -> None:
@@ -118,6 +120,17 @@ def test_the_policys_fault_fails_the_episode_not_the_run(rig: Rig, behave: Any, 
     assert words in lines[0]["reason"]
     assert source.fault is None, "the connection stays open"
     assert "WARNING: the first episode failed by an error" in rig.out.getvalue()
+
+
+def test_many_calls_are_fine_as_long_as_the_robot_is_moved_in_between(rig: Rig) -> None:
+    def evaluate(env: Any, model: Any, observation: Any) -> None:
+        for _ in range(900):
+            model.get_action()
+        act(env, model, observation)
+
+    rig.play([1], evaluate=evaluate)
+    assert metrics(rig)[0]["success"] is True
+    assert metrics(rig)[0]["calls"] == 1 + 3 * 901
 
 
 def test_what_comes_after_success_or_the_limit_is_not_looked_at(rig: Rig) -> None:

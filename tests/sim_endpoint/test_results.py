@@ -17,7 +17,7 @@ def record(success: bool, **fields: Any) -> EpisodeRecord:
     base: dict[str, Any] = {
         "task": "t", "seed": 1, "success": success, "hard_success": success, "steps": 88, "episode": 0,
         "wall_seconds": 2.0, "sim_seconds": 1.0, "wire_seconds": 0.25, "model_seconds": 0.75, "call_seconds": 1.0,
-        "queries": 3,
+        "calls": 3,
     }  # fmt: skip
     return EpisodeRecord(**base | fields)
 
@@ -61,6 +61,24 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
     folders = {ResultsFolder.create(tmp_path, {}).path for _ in range(3)}
     assert len(folders) == 3
     assert not any(set(path.name) & {" ", ":"} for path in folders)
+
+
+def test_only_a_whole_run_leaves_the_file_that_robotwins_scripts_take_as_final(tmp_path: Path) -> None:
+    folder = ResultsFolder.create(tmp_path, {"instruction_type": "unseen"})
+    folder.add_episode(record(True, seed=7))
+    folder.finish(planned=2, stopped="interrupted")
+    assert not (folder.path / "_result.txt").exists()
+    folder.add_episode(record(False, seed=8))
+    folder.finish(planned=2, stopped=None)
+    assert (folder.path / "_result.txt").read_text().split("\n\n")[1:] == [
+        "Instruction Type: unseen", "Eval seeds: 7 8", "0.5",
+    ]  # fmt: skip
+
+
+def test_a_step_limit_set_by_hand_is_told_beside_the_rates() -> None:
+    text = summary([record(True)], benchmark="tabletop", task="t", config="c", planned=1, wall_seconds=1.0, step_lim=31)
+    assert "31, set by hand" in text
+    assert "set by hand" not in table([record(True)], 1)
 
 
 def test_a_manifest_that_cannot_be_written_is_named(tmp_path: Path) -> None:
