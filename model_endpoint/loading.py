@@ -243,6 +243,5 @@ def _line_in(folder: Path, error: BaseException) -> str:
 def _hint(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.split(".")[0]
-        extra = "; pip install 'robopro-eval[model]' brings it" if package in ("torch", "safetensors") else ""
-        return f"; {package} is not installed in this environment ({sys.executable}){extra}"
+        return f"; {package} is not installed in this environment ({sys.executable})"
     return ""

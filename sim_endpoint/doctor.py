@@ -82,7 +82,7 @@ def check_sapien() -> Finding:
     try:
         return Finding("sapien", Verdict.OK, f"version {version('sapien')}")
     except PackageNotFoundError:
-        fix = "run scripts/bootstrap.sh in the checkout, or: pip install 'robopro-eval[sim]'"
+        fix = "run scripts/bootstrap.sh in a checkout, or pip install robopro-eval with its extra sim"
         return Finding("sapien", Verdict.FAIL, "not installed in this Python environment", fix)
 
 

@@ -216,7 +216,7 @@ def _make_env(benchmark: Benchmark, task: str) -> TaskEnv:
         raise UsageError(str(error)) from error
     except ImportError as error:
         raise UserError(
-            f"the simulator cannot start: {error}; pip install 'robopro-eval[sim]', then see eval-sim doctor"
+            f"the simulator cannot start: {error}; run scripts/bootstrap.sh in a checkout, then eval-sim doctor"
         ) from error
     except Exception as error:
         raise UserError(

@@ -71,7 +71,7 @@ def get_model(usr_args: Mapping[str, object]) -> DXVLA:
         from .network import load_network
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"policy dxvla needs {error.name}, which this environment does not have: pip install 'robopro-eval[model]'",
+            f"policy dxvla needs {error.name}: pip install torch safetensors",
             name=error.name,
         ) from None
     return DXVLA(load_network(checkpoint), knobs, describe_checkpoint(checkpoint) | {"knobs": asdict(knobs)})

@@ -249,7 +249,7 @@ def test_without_torch_one_sentence_says_what_to_install(tmp_path: Path) -> None
         "except ModuleNotFoundError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "c")], capture_output=True, text=True, check=True)
-    assert "pip install 'robopro-eval[model]'" in done.stdout
+    assert "needs torch: pip install torch safetensors" in done.stdout
 
 
 def test_the_model_says_which_weights_it_has_and_what_was_set() -> None:
