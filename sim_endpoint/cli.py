@@ -30,7 +30,13 @@ DESCRIPTION = (
 EXAMPLES = """examples:
   SIM_AS_SERVER=1 eval-sim --port 29761 --task_name put_cup_in_box --policy_name dxvla     (the model dials)
   eval-sim --port 29761 --task_name put_cup_in_box --policy_name dxvla                     (the model listens)
-  eval-sim --expert --test_num 2                                         (no model: an installation check)"""
+  eval-sim --expert --test_num 2                                         (no model: an installation check)
+
+exit codes:
+  0    the run is whole, whatever the success rate
+  1    something failed: no model, too many episodes without a result, no room for results; the last line says what
+  2    the command is wrong
+  130  stopped by Ctrl-C or SIGTERM; what was measured is saved"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import imageio_ffmpeg
 import pytest
 from programs import BIN, NUDGE, REPO, Program, clean_environ, free_port, metrics_of, running
 
@@ -105,7 +106,9 @@ def test_the_stock_command_line(clean: Path, capsys: pytest.CaptureFixture[str],
         "simserver_study_clean",
     )
     assert not set(parts[7]) & {" ", ":"}
-    assert (path.parent / "seed30000.mp4").stat().st_size > 1000
+    meta: Any = next(imageio_ffmpeg.read_frames(str(path.parent / "seed30000.mp4")))
+    steps = read_jsonl(path)[0]["steps"]
+    assert meta["duration"] == pytest.approx(int(str(steps)) / 25, abs=0.2)  # an action takes 1/25 s
     assert (path.parent / "_result.txt").read_text().endswith("Eval seeds: 30000\n\n1.0")
     assert (path.parent / "manifest.json").is_file()
 

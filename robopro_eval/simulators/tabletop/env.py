@@ -22,7 +22,7 @@ from robopro_eval.simulators.tabletop.robot import link_names
 from robopro_eval.simulators.tabletop.sapien_contacts import SapienCollisions
 from robopro_eval.simulators.tabletop.seeds import generator
 from robopro_eval.simulators.tabletop.tasks import get_task
-from robopro_eval.simulators.tabletop.video import VideoWriter
+from robopro_eval.simulators.tabletop.video import FRAMES_PER_SECOND, VideoWriter
 from robopro_eval.simulators.tabletop.world import World
 
 # Substeps for the objects to come to rest, and how many of the last ones are watched for movement.
@@ -48,6 +48,7 @@ class TabletopEnv:
         self.step_lim: int | None = None
         self.instruction: str | None = None
         self.eval_video_path: Path | None = None
+        self.video_fps = FRAMES_PER_SECOND
         self.render_freq = 0
         self.suc = 0
         self.test_num = 0

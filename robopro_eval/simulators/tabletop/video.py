@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Protocol, cast
 
 from robopro_eval.simulators.tabletop.cameras import CameraRig
+from robopro_eval.simulators.tabletop.control import SUBSTEPS
+from robopro_eval.simulators.tabletop.world import SUBSTEP
 
-# One frame every 2 actions of 1/25 s.
 ACTIONS_PER_FRAME = 2
+FRAMES_PER_SECOND = 1.0 / (ACTIONS_PER_FRAME * SUBSTEPS * SUBSTEP)
+"""12.5: the video then runs as fast as the robot moves."""
 
 
 class _Pipe(Protocol):
