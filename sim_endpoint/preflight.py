@@ -132,7 +132,7 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
         config, scene = choose_config(benchmark, settings.task_name, settings.task_config)
     except UnknownName as error:
         raise UsageError(str(error)) from error
-    camera = _camera(benchmark, settings.video_cam, "video camera (DXVLA_VIDEO_CAM)") if settings.wants_video else None
+    camera = _camera(benchmark, settings.video_cam, "video camera (DXVLA_VIDEO_CAM)") if settings.video else None
     plan = plan_seeds(settings, benchmark, config)
     face = None if settings.expert else _face(settings.policy_name)
     if face is not None:

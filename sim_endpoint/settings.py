@@ -160,8 +160,7 @@ class SimSettings(ProgramSettings):
         None, "Name of the run, a folder below the runs; default: the ckpt_setting", group=OUT, env="STUDY_RUN"
     )
     runs_root: str = knob("runs", "Folder of all runs", group=OUT, env="RUNS_ROOT", metavar="DIR")
-    eval_video_log: bool = knob(True, "Write a video of every episode", group=OUT)
-    video: bool = knob(True, "The same; --no-video is short for --eval_video_log false", group=OUT)
+    video: bool = knob(True, "Write a video of every episode", group=OUT, env="EVAL_VIDEO_LOG")
     video_cam: str = knob("countertop_camera", "Camera of the video", group=OUT, env="DXVLA_VIDEO_CAM", metavar="NAME")
 
     @field_validator("sim_server_recv_timeout", mode="before")
@@ -206,7 +205,3 @@ class SimSettings(ProgramSettings):
     @property
     def run_name(self) -> str:
         return self.run or self.ckpt_setting
-
-    @property
-    def wants_video(self) -> bool:
-        return self.video and self.eval_video_log
