@@ -45,7 +45,6 @@ ONLY_IN = {
     "safetensors": {"policies"},
     "trio": {"model_endpoint", "robopro_eval.transport"},
     "scipy": set[str](),
-    "matplotlib": set[str](),
 }
 
 
