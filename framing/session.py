@@ -14,6 +14,7 @@ No sockets here: methods return the buffers of one frame to send, or take the bo
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -66,7 +67,7 @@ _REQUESTS = {
 }
 
 
-class _Session:
+class _Session(ABC):
     """What both roles share: the state, and how to break."""
 
     _role: Role
@@ -129,8 +130,9 @@ class _Session:
             self._state = self._next(Event.END)
         return self._ending
 
+    @abstractmethod
     def _judge_eof(self) -> Ending:
-        raise NotImplementedError
+        """How a connection ended that just did, as this role sees it."""
 
 
 class RequesterSession(_Session):

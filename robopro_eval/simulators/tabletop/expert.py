@@ -25,6 +25,7 @@ frame (`endpose`), 25 Hz, gripper 1 = open and 0 = closed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -83,20 +84,20 @@ class Targets:
         return np.concatenate(rows)
 
 
-class Expert:
+class Expert(ABC):
     """A memoryless expert: subclasses say what to do now and which objects move with which hand."""
 
+    @abstractmethod
     def decide(self, state: ManipulationState) -> Targets:
         """The next target from `state`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def attached(self, state: ManipulationState) -> Mapping[str, tuple[str, ...]]:
         """Objects that will move with the hands, and the sides that hold them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def closing_stop(self) -> float:
         """Finger opening at which closing fingers meet the object."""
-        raise NotImplementedError
 
     def chunk(self, state: ManipulationState, rows: int) -> Array:
         """The next `rows` clean targets from `state`, (rows, 16) float64 `ee` actions."""
