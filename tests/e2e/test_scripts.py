@@ -130,7 +130,7 @@ def test_ctrl_c_ends_both_programs_and_keeps_what_is_done(direction: str, tmp_pa
         assert len(children) >= 2
         script.ctrl_c()
         began = time.monotonic()
-        assert script.exit_code() != 0
+        assert script.exit_code() == 130
         assert time.monotonic() - began < 10.0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()], "no process is left behind"
     (metrics,) = tmp_path.rglob("_metrics.jsonl")
