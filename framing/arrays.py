@@ -36,6 +36,10 @@ MARKER = "__numpy_array__"
 MAX_DIMENSIONS = 32
 """numpy 1.x stops at 32 (numpy 2 at 64); a message must be readable by the older of two environments."""
 
+MAX_ARRAYS = 1 << 16
+"""Arrays (and bytes) in one message. An observation has a dozen; a million empty ones would cost their reader far more
+memory than their descriptors took on the way."""
+
 MAX_DTYPE_TEXT = 32
 """Longest dtype text looked at; the longest honest one is `timedelta64[1000ns]`."""
 
@@ -49,8 +53,6 @@ _CODED = re.compile(
     re.ASCII,
 )
 _TIMED = re.compile(r"(?:datetime64|timedelta64)(?:\[(?:[1-9][0-9]{0,8})?(?:as|fs|ps|ns|us|ms|[smhDWMY])\])?", re.ASCII)
-# The buffer protocol hands these over without a copy; text and times have no buffer format of their own.
-_DIRECT_KINDS = frozenset("biufc")
 
 
 def refusal(array: AnyArray) -> str | None:
@@ -69,12 +71,16 @@ def refusal(array: AnyArray) -> str | None:
     return None
 
 
+def raw_bytes(array: AnyArray) -> memoryview:
+    """The array's bytes in C order. `array` must have passed `refusal`. Copies only non-contiguous input."""
+    if not array.size:
+        return memoryview(b"")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def encode_data(array: AnyArray) -> bytes:
-    """base64 of the array's bytes in C order. `array` must have passed `refusal`. Copies only non-contiguous input."""
-    if array.dtype.kind in _DIRECT_KINDS and array.size:
-        raw: memoryview | bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    else:
-        raw = array.tobytes()
+    """base64 of the array's bytes in C order. `array` must have passed `refusal`."""
+    raw = raw_bytes(array)
     if pybase64 is not None:
         encoded: bytes = pybase64.b64encode(raw)
         return encoded
@@ -82,28 +88,37 @@ def encode_data(array: AnyArray) -> bytes:
 
 
 def decode_array(data: str | memoryview, dtype_text: str, shape: list[object]) -> AnyArray:
-    """The array of a descriptor, writable. `data` is base64, as text or as bytes in the receive buffer.
+    """The array of a JSON descriptor, writable. `data` is base64, as text or as bytes in the receive buffer.
 
     Raises ProtocolError on a dtype outside the allow-list, a shape that is not a list of sizes or does not match the
     data, and base64 that is not.
     """
-    dtype = _parse_dtype(dtype_text)
-    sizes = _parse_shape(shape)
+    dtype, sizes = parse_dtype(dtype_text), parse_shape(shape)
     try:
         raw = _decode_base64(data)
     except ValueError as problem:  # binascii.Error is a ValueError
         raise ProtocolError(f"an array's data is not base64: {problem}") from None
-    expected = math.prod(sizes) * dtype.itemsize
+    expected = bytes_needed(dtype, sizes)
     if expected != len(raw):
         raise ProtocolError(
-            f"an array of shape {_short(sizes)} and dtype {dtype} needs {_short(expected)} bytes; it has {len(raw)}"
+            f"an array of shape {shown(sizes)} and dtype {dtype} needs {shown(expected)} bytes; it has {len(raw)}"
         )
+    return array_over(raw, dtype, sizes)
+
+
+def bytes_needed(dtype: np.dtype[np.generic], sizes: list[int]) -> int:
+    """What an array of `sizes` takes; exact whatever the peer claims, since these are Python's integers."""
+    return math.prod(sizes) * dtype.itemsize
+
+
+def array_over(raw: bytearray | memoryview, dtype: np.dtype[np.generic], sizes: list[int]) -> AnyArray:
+    """The array whose memory is `raw`, which has exactly `bytes_needed`. Raises ProtocolError if there can be none."""
     try:
         if not raw:
             return np.empty(sizes, dtype)
-        array = np.frombuffer(raw, dtype).reshape(sizes)
+        array: AnyArray = np.frombuffer(raw, dtype).reshape(sizes)
     except (ValueError, OverflowError) as problem:  # an empty array whose other sizes overflow the address space
-        raise ProtocolError(f"an array of shape {_short(sizes)} cannot exist: {problem}") from None
+        raise ProtocolError(f"an array of shape {shown(sizes)} cannot exist: {problem}") from None
     # Bytes that no array of these dtypes can hold; numpy would trip over them later, far from here.
     if dtype.kind == "b" and array.view(np.uint8).max() > 1:
         raise ProtocolError("an array of booleans holds bytes that are neither 0 nor 1")
@@ -121,9 +136,10 @@ def _allowed(text: str) -> bool:
     return text in _NUMERIC or _CODED.fullmatch(text) is not None or _TIMED.fullmatch(text) is not None
 
 
-def _parse_dtype(text: str) -> np.dtype[np.generic]:
+def parse_dtype(text: str) -> np.dtype[np.generic]:
+    """The dtype of an array descriptor. Raises ProtocolError unless it is on the allow-list."""
     if not _allowed(text):
-        raise ProtocolError(f"dtype {_short(text)!r} is not one that travels on this wire")
+        raise ProtocolError(f"dtype {shown(text)!r} is not one that travels on this wire")
     try:
         dtype: np.dtype[np.generic] = np.dtype(text)
     except (TypeError, ValueError) as problem:  # e.g. datetime64[0s], a width beyond numpy's own limit
@@ -133,13 +149,14 @@ def _parse_dtype(text: str) -> np.dtype[np.generic]:
     return dtype
 
 
-def _parse_shape(shape: list[object]) -> list[int]:
+def parse_shape(shape: list[object]) -> list[int]:
+    """The shape of an array descriptor. Raises ProtocolError unless it is a list of sizes."""
     if len(shape) > MAX_DIMENSIONS:
         raise ProtocolError(f"an array of {len(shape)} dimensions; the most is {MAX_DIMENSIONS}")
     sizes: list[int] = []
     for size in shape:
         if type(size) is not int or size < 0 or size >= 1 << 63:
-            raise ProtocolError(f"an array's shape holds {_short(size)}, which is not a size")
+            raise ProtocolError(f"an array's shape holds {shown(size)}, which is not a size")
         sizes.append(size)
     return sizes
 
@@ -162,7 +179,7 @@ def _decode_base64(data: str | memoryview) -> bytearray:
     return out
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
     """`value` for an error message: never longer than a line, whatever the peer sent."""
     if type(value) is int and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"

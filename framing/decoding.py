@@ -17,16 +17,17 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 
-from framing.arrays import MARKER, AnyArray, decode_array
+from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, decode_array
 from framing.encoding import ESCAPED, MAX_DEPTH
 from framing.errors import ProtocolError
 
-Wire: TypeAlias = "bool | int | float | str | list[Wire] | dict[str, Wire] | AnyArray | None"
-"""What comes off the wire: JSON values and numpy arrays."""
+Wire: TypeAlias = "bool | int | float | str | bytes | list[Wire] | dict[str, Wire] | AnyArray | None"
+"""What comes off the wire: JSON values and numpy arrays, and bytes from a binary body."""
 
 CUT_FROM = 128
 """Shorter data is left to json: cutting it out would cost more than scanning it."""
@@ -87,11 +88,21 @@ def _cut(memory: bytes | bytearray, view: memoryview) -> tuple[bytes, list[slice
 
 
 def _read(text: bytes, view: memoryview, cuts: list[slice]) -> Wire:
+    builder = _Builder(view, cuts)
+    value = read_text(text, builder.build)
+    builder.check_complete()
+    return value
+
+
+def read_text(text: bytes, build: Callable[[list[tuple[str, Wire]]], Wire]) -> Wire:
+    """The value of a JSON text, where `build` makes something of each object's members, innermost objects first.
+
+    Raises ProtocolError for whatever `decode` refuses in plain JSON, except duplicate keys, which `build` finds.
+    """
     _check_nesting(text)
     _check_numbers(text)
-    builder = _Builder(view, cuts)
     try:
-        value: Wire = json.loads(str(text, "utf-8"), object_pairs_hook=builder.build)
+        value: Wire = json.loads(str(text, "utf-8"), object_pairs_hook=build)
     except UnicodeDecodeError as problem:
         raise ProtocolError(f"a message is not UTF-8 text: {problem.reason} at byte {problem.start}") from None
     except json.JSONDecodeError as problem:
@@ -100,8 +111,27 @@ def _read(text: bytes, view: memoryview, cuts: list[slice]) -> Wire:
         raise ProtocolError(f"a message holds a number that cannot be read: {problem}") from None
     except RecursionError:
         raise ProtocolError("a message is nested too deeply") from None
-    builder.check_complete()
     return value
+
+
+def members_of(pairs: list[tuple[str, Wire]]) -> dict[str, Wire]:
+    """The members of a JSON object. Raises ProtocolError if two have the same key."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ProtocolError(f"a message holds a dict with a duplicate key, {_duplicate(pairs)!r}")
+    return members
+
+
+def unescape(pairs: Wire) -> dict[str, Wire]:
+    """The dict that was sent as a list of pairs. Raises ProtocolError."""
+    members: dict[str, Wire] = {}
+    if not isinstance(pairs, list):
+        raise ProtocolError("an escaped dict is not a list of pairs")
+    for pair in pairs:
+        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)) or pair[0] in members:
+            raise ProtocolError("an escaped dict is not a list of pairs with distinct text keys")
+        members[pair[0]] = pair[1]
+    return members
 
 
 class _Builder:
@@ -111,19 +141,18 @@ class _Builder:
         self._view = view
         self._cuts = cuts
         self._seen = bytearray(len(cuts))
+        self._arrays = 0
 
     def build(self, pairs: list[tuple[str, Wire]]) -> Wire:
-        members = dict(pairs)
-        if len(members) != len(pairs):
-            raise ProtocolError(f"a message holds a dict with a duplicate key, {_duplicate(pairs)!r}")
+        members = members_of(pairs)
         cut = self._cut_of(members.get("data")) if self._cuts else None
         if MARKER in members:
             kind, data = members[MARKER], members.get("data")
             dtype, shape = members.get("dtype"), members.get("shape")
             if kind is True and isinstance(data, str) and isinstance(dtype, str) and isinstance(shape, list):
                 return self._array(data, cut, dtype, list(shape))
-            if kind == ESCAPED and len(members) == 2 and ESCAPED in members:
-                return _unescape(members[ESCAPED])
+            if isinstance(kind, str) and kind == ESCAPED and len(members) == 2 and ESCAPED in members:
+                return unescape(members[ESCAPED])
         if cut is not None:
             members["data"] = self._text(cut)
         return members
@@ -133,6 +162,9 @@ class _Builder:
             raise _Ambiguous
 
     def _array(self, data: str, cut: slice | None, dtype: str, shape: list[object]) -> AnyArray:
+        self._arrays += 1
+        if self._arrays > MAX_ARRAYS:
+            raise ProtocolError(f"a message holds more than {MAX_ARRAYS} arrays")
         if cut is None:
             return decode_array(data, dtype, shape)
         raw = self._view[cut]
@@ -162,17 +194,6 @@ class _Builder:
         """What the json module would have made of a text that was cut out."""
         text: str = json.loads(str(self._view[cut.start - 1 : cut.stop + 1], "utf-8"))
         return text
-
-
-def _unescape(pairs: Wire) -> Wire:
-    members: dict[str, Wire] = {}
-    if not isinstance(pairs, list):
-        raise ProtocolError("an escaped dict is not a list of pairs")
-    for pair in pairs:
-        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)) or pair[0] in members:
-            raise ProtocolError("an escaped dict is not a list of pairs with distinct text keys")
-        members[pair[0]] = pair[1]
-    return members
 
 
 def _duplicate(pairs: list[tuple[str, Wire]]) -> str:

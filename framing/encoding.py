@@ -15,8 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from framing.arrays import MARKER, AnyArray, encode_data, refusal
+from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, encode_data, refusal
 from framing.errors import EncodeError
+from framing.frames import Buffer
 
 Path: TypeAlias = "tuple[Path, str | int] | str"
 """Where a value sits in the tree, linked towards the root: nothing is formatted unless something is wrong."""
@@ -30,13 +31,17 @@ ESCAPED = "pairs"
 Pairs, because a reader that works from the inside out would otherwise meet the user's own dict first.
 """
 
+BUFFER = "buffer"
+BYTES = "bytes"
+"""What `__numpy_array__` says in the head of a binary body: an array whose contents follow, or bytes that do."""
+
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 # Where an array's data belongs. The text cannot come from anywhere else: a user's dict with this key is refused or
 # escaped, and inside a user's string the quotes are written as \".
 _GAP = b'"__numpy_array__": true, "data": "'
 
 
-def encode_parts(value: object, *, root: str = "value", escape: bool = False) -> list[bytes]:
+def encode_parts(value: object, *, root: str = "value", escape: bool = False) -> list[Buffer]:
     """The JSON body of `value` as pieces that concatenate to it, ready for one gathering send.
 
     `root` names the value in error messages. `escape`: write a user's dict that holds the key `__numpy_array__` in the
@@ -45,28 +50,33 @@ def encode_parts(value: object, *, root: str = "value", escape: bool = False) ->
 
     Raises EncodeError, whose message begins with the key path, for whatever cannot travel.
     """
-    lowering = _Lowering(escape)
-    try:
-        skeleton = json.dumps(lowering.lower(value, root, 0), check_circular=False).encode("ascii")
-    except RecursionError:  # the caller's own stack is nearly used up
-        raise EncodeError(f"{root or 'message'}: nested too deeply for what is left of the stack") from None
-    except ValueError as problem:  # an integer beyond the interpreter's digit limit
-        raise EncodeError(f"{root or 'message'}: {problem}") from None
+    lowering = Lowering(escape=escape)
+    skeleton = lowering.text(value, root)
     if not lowering.arrays:
         return [skeleton]
     pieces = skeleton.split(_GAP)
-    parts = [pieces[0]]
+    parts: list[Buffer] = [pieces[0]]
     for array, piece in zip(lowering.arrays, pieces[1:], strict=True):
         parts += (_GAP, encode_data(array), piece)
     return parts
 
 
-class _Lowering:
+class Lowering:
     """The walk: values as json takes them, arrays set aside in the order in which json will write them."""
 
-    def __init__(self, escape: bool) -> None:
+    def __init__(self, *, escape: bool, binary: bool = False) -> None:
         self.arrays: list[AnyArray] = []
         self._escape = escape
+        self._binary = binary
+
+    def text(self, value: object, root: str) -> bytes:
+        """The JSON text of `value`, without the contents of `arrays`. Raises EncodeError."""
+        try:
+            return json.dumps(self.lower(value, root, 0), check_circular=False).encode("ascii")
+        except RecursionError:  # the caller's own stack is nearly used up
+            raise EncodeError(f"{root or 'message'}: nested too deeply for what is left of the stack") from None
+        except ValueError as problem:  # an integer beyond the interpreter's digit limit
+            raise EncodeError(f"{root or 'message'}: {problem}") from None
 
     def lower(self, value: object, path: Path, depth: int) -> object:
         if type(value) in _PLAIN:
@@ -90,14 +100,25 @@ class _Lowering:
             return int(value)
         if isinstance(value, np.floating):
             return float(value)
+        if self._binary and isinstance(value, (bytes, bytearray)):
+            self._set_aside(np.frombuffer(value, np.uint8), path)
+            return {MARKER: BYTES, "size": len(value)}
         raise EncodeError(f"{_shown(path)}: {_advice(value)}")
 
     def _array(self, array: AnyArray, path: Path) -> dict[str, object]:
         reason = refusal(array)
         if reason is not None:
             raise EncodeError(f"{_shown(path)}: {reason}")
+        self._set_aside(array, path)
+        shape = list(array.shape)
+        if self._binary:
+            return {MARKER: BUFFER, "dtype": str(array.dtype), "shape": shape}
+        return {MARKER: True, "data": "", "dtype": str(array.dtype), "shape": shape}
+
+    def _set_aside(self, array: AnyArray, path: Path) -> None:
+        if len(self.arrays) == MAX_ARRAYS:
+            raise EncodeError(f"{_shown(path)}: a message holds at most {MAX_ARRAYS} arrays; send fewer, larger ones")
         self.arrays.append(array)
-        return {MARKER: True, "data": "", "dtype": str(array.dtype), "shape": list(array.shape)}
 
     def _dict(self, mapping: dict[object, object], path: Path, depth: int) -> object:
         only_text = True

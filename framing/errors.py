@@ -1,6 +1,7 @@
 """What can go wrong on the wire. The type of an error says who is to blame, which decides what happens next.
 
 `ProtocolError`, `PeerGone` and `DeadlineExceeded` make an attempt invalid and the connection unusable.
+`AuthenticationError` means that trying again is of no use until a person has set the same token on both ends.
 `PolicyError` makes an episode fail and leaves the connection open. `EncodeError` and `LocalProtocolError`
 are ours: nothing has been sent and the connection is as it was.
 """
@@ -14,6 +15,10 @@ class WireError(Exception):
 
 class ProtocolError(WireError):
     """The peer broke the wire. The connection must be closed."""
+
+
+class AuthenticationError(WireError):
+    """The two ends do not share a token (or only one has one). The connection is closed; nothing was served."""
 
 
 class EncodeError(WireError):

@@ -15,8 +15,12 @@ RESET = "reset_model"
 
 GET = "__get__"
 BYE = "__bye__"
-READABLE = ("json",)
-"""The body formats that this implementation reads. The binary body will join them."""
+BINARY, JSON = "binary", "json"
+READABLE = (BINARY, JSON)
+"""The body formats that this implementation reads, at any time and in any order."""
+
+WAIT = "wait"
+"""Named in `accept` by a requester that reads wait notices. Not a format."""
 
 
 class Peer(enum.Enum):
@@ -38,6 +42,9 @@ class Kind(str, enum.Enum):
     CANNOT_SEND = "cannot_send"
     PROTOCOL_ERROR = "protocol_error"
     BYE = "bye"
+    WAIT = "wait"
+    SKIPPED = "skipped"
+    AUTH_REQUIRED = "auth_required"
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,14 @@ class Reply:
 
     value: Wire
     timing: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Not a reply: the request waits for its turn. `place` 1 is next; `of` is how many wait, where the peer tells."""
+
+    place: int
+    of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,18 @@ def read_timing(timing: Wire) -> Mapping[str, float] | None:
         return {name: float(cast(float, seconds)) for name, seconds in known.items()}
     except OverflowError:
         raise ProtocolError("the timing of a reply holds a number that is no time") from None
+
+
+def read_wait(wait: Wire) -> Wait:
+    """What a wait notice says. Raises ProtocolError."""
+    if not isinstance(wait, dict):
+        raise ProtocolError(f"a wait notice holds {kind_of(wait)}, not an object")
+    place, of = wait.get("place"), wait.get("of")
+    if type(place) is not int or place < 1:
+        raise ProtocolError(f"a wait notice names the place {clip(place)}")
+    if of is not None and (type(of) is not int or of < place):
+        raise ProtocolError(f"a wait notice names the place {place} of {clip(of)}")
+    return Wait(place, of)
 
 
 def are_texts(value: Wire) -> bool:

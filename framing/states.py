@@ -46,6 +46,7 @@ class Event(enum.Enum):
     REPLY = "reply with id"
     BYE_REPLY = "bye reply"
     STOCK_REPLY = "reply without id"
+    WAIT = "wait notice"
     END = "end of stream"
     VIOLATION = "violation by the peer"
 
@@ -67,6 +68,7 @@ def _table() -> dict[tuple[Role, State, Event], State]:
         (ask, s.FRESH, e.RESET): s.PROBING,
         (ask, s.PROBING, e.STOCK_REPLY): s.STOCK_IDLE,
         (ask, s.PROBING, e.REPLY): s.OURS_IDLE,
+        (ask, s.PROBING, e.WAIT): s.OURS_BUSY,
         (ask, s.STOCK_IDLE, e.STOCK_RESET): s.STOCK_BUSY,
         (ask, s.STOCK_IDLE, e.STOCK_CALL): s.STOCK_BUSY,
         (ask, s.STOCK_BUSY, e.STOCK_REPLY): s.STOCK_IDLE,
@@ -74,9 +76,11 @@ def _table() -> dict[tuple[Role, State, Event], State]:
         (ask, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
         (ask, s.OURS_IDLE, e.GET): s.OURS_BUSY,
         (ask, s.OURS_IDLE, e.BYE): s.LEAVING,
+        (ask, s.OURS_BUSY, e.WAIT): s.OURS_BUSY,
         (ask, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
         # Somebody pressed Ctrl-C: goodbye may be said while a reply is owed, and that reply may still come.
         (ask, s.OURS_BUSY, e.BYE): s.LEAVING,
+        (ask, s.LEAVING, e.WAIT): s.LEAVING,
         (ask, s.LEAVING, e.REPLY): s.LEAVING,
         (ask, s.LEAVING, e.BYE_REPLY): s.DONE,
         # The model. The first request decides which of two simulators it has.
@@ -90,6 +94,7 @@ def _table() -> dict[tuple[Role, State, Event], State]:
         (answer, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
         (answer, s.OURS_IDLE, e.GET): s.OURS_BUSY,
         (answer, s.OURS_IDLE, e.BYE): s.LEAVING,
+        (answer, s.OURS_BUSY, e.WAIT): s.OURS_BUSY,
         (answer, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
         (answer, s.LEAVING, e.BYE_REPLY): s.DONE,
     }

@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 from framing.codec import json_to_numpy, numpy_to_json
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError, WireError
-from framing.session import Features, Peer, Reply, RequesterSession
+from framing.session import Features, Peer, Reply, RequesterSession, Wait
 from model_endpoint.dispatcher import Dispatcher
 
 T = TypeVar("T")
@@ -185,6 +185,8 @@ class RemoteModel:
         try:
             self._channel.send(frame, self._timeout)
             reply = self._session.receive(self._channel.receive(self._timeout))
+            while isinstance(reply, Wait):  # the model serves somebody else first
+                reply = self._session.receive(self._channel.receive(self._timeout))
             infer = None if reply.timing is None else float(reply.timing.get("infer") or 0.0)
             return reply
         except PolicyError as error:

@@ -65,7 +65,7 @@ def with_stock_model() -> RequesterSession:
 # ---------------------------------------------------------------- rule 2: who speaks first, and how
 def test_the_first_request_is_a_stock_request_with_id_and_accept() -> None:
     frame = RequesterSession().request("reset_model", episode={"id": "e", "task": "t", "seed": 1})
-    assert message(frame) == {"cmd": "reset_model", "obs": None, "id": 1, "accept": ["json"]}
+    assert message(frame) == {"cmd": "reset_model", "obs": None, "id": 1, "accept": ["binary", "json", "wait"]}
 
 
 @pytest.mark.parametrize("cmd", ["get_action", "set_language"])
@@ -104,7 +104,7 @@ def test_with_an_id_the_reply_adds_id_wire_kind_and_once_the_policy() -> None:
     assert message(frame) == {
         "res": 3,
         "id": 1,
-        "wire": ["json"],
+        "wire": ["binary", "json"],
         "kind": "ok",
         "timing": {"queue": 0.5, "infer": 0.25},
         "policy": policy,
@@ -214,14 +214,14 @@ def test_upgraded_requests_carry_args_kwargs_and_the_episode() -> None:
     assert message(frame) == {
         "cmd": "update_obs",
         "id": 3,
-        "accept": ["json"],
+        "accept": ["binary", "json", "wait"],
         "args": [None, {"_args": 1}],
         "kwargs": {"flag": True},
         "episode_id": "cell/40001#1",
     }
     request = answer.receive(body(frame))
     assert (request.args, request.kwargs) == ((None, {"_args": 1}), {"flag": True})
-    assert (request.id, request.accept, request.episode) == (3, frozenset({"json"}), None)
+    assert (request.id, request.accept, request.episode) == (3, frozenset({"binary", "json", "wait"}), None)
 
 
 def test_an_episode_belongs_to_reset_model() -> None:
@@ -483,7 +483,7 @@ def test_frames_above_the_maximum_are_refused_at_the_sender() -> None:
 # ---------------------------------------------------------------- the table
 _OURS = {
     Role.REQUESTER: {Event.RESET, Event.CALL, Event.GET, Event.BYE, Event.STOCK_RESET, Event.STOCK_CALL},
-    Role.RESPONDER: {Event.REPLY, Event.STOCK_REPLY, Event.BYE_REPLY},
+    Role.RESPONDER: {Event.REPLY, Event.STOCK_REPLY, Event.BYE_REPLY, Event.WAIT},
 }
 
 

@@ -115,7 +115,7 @@ def test_the_stock_model_sees_exactly_cmd_and_obs_after_its_first_reply() -> Non
     sim.channel.close()
     thread.join(5)
     assert seen == [
-        {"cmd": "reset_model", "obs": None, "id": 1, "accept": ["json"]},
+        {"cmd": "reset_model", "obs": None, "id": 1, "accept": ["binary", "json", "wait"]},
         {"cmd": "get_action", "obs": None},
         {"cmd": "update_obs", "obs": {"_args": [1, 2]}},
     ]

@@ -1,0 +1,229 @@
+"""The simulator's side of a session."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from framing.binary import encode_upgraded
+from framing.decoding import Wire
+from framing.encoding import encode_parts
+from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError
+from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
+from framing.messages import (
+    BINARY,
+    BYE,
+    GET,
+    JSON,
+    READABLE,
+    RESET,
+    WAIT,
+    Features,
+    Kind,
+    Peer,
+    Reply,
+    Wait,
+    clip,
+    kind_of,
+    read_features,
+    read_timing,
+    read_wait,
+)
+from framing.states import Ending, Event, Role, State
+from framing.turns import REQUESTS, Session
+
+WireChoice: TypeAlias = Literal["auto", "json", "stock"]
+"""`auto`: what the peer reads best; `json`: the upgrade, but never a binary body; `stock`: no upgrade."""
+
+
+class RequesterSession(Session):
+    """The simulator's side of one connection.
+
+    `wire="stock"` speaks exactly the stock wire from the start; otherwise the first reply tells what the peer is, and
+    `"auto"` goes on in binary with one that reads it, `"json"` stays with JSON.
+    `max_frame` is the largest body it will send, in bytes.
+    """
+
+    _role = Role.REQUESTER
+    _local = frozenset({Event.RESET, Event.CALL, Event.GET, Event.BYE, Event.STOCK_RESET, Event.STOCK_CALL})
+
+    def __init__(self, wire: WireChoice = "auto", *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        super().__init__(State.STOCK_IDLE if wire == "stock" else State.FRESH, max_frame)
+        self._peer = Peer.STOCK if wire == "stock" else Peer.UNKNOWN
+        self._accept = [*(READABLE if wire == "auto" else (JSON,)), WAIT]
+        self._binary = False  # until the peer says that it reads it
+        self._last_id = 0
+        self._owed: deque[_Sent] = deque()  # oldest first
+        self._episode_id: str | None = None
+        self._features: Features | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return self._peer
+
+    @property
+    def features(self) -> Features | None:
+        """What the policy offers; None before the first upgraded reply and towards stock peers."""
+        return self._features
+
+    def request(
+        self,
+        cmd: str,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        *,
+        episode: Mapping[str, object] | None = None,
+    ) -> list[Buffer]:
+        """The frame that calls the policy's method `cmd`.
+
+        `episode` (`{"id", "task", "seed"}`) goes with `reset_model` to a peer of ours and is dropped towards others,
+        which do not know what it is. Later requests carry its id.
+
+        Raises EncodeError for values that cannot travel, and for keyword arguments towards a peer that is not known to
+        be ours; LocalProtocolError if a request is still under way, or the first one is not `reset_model`.
+        """
+        if episode is not None and cmd != RESET:
+            raise LocalProtocolError(f"an episode begins with {RESET}, not with {cmd}")
+        if cmd in (GET, BYE):
+            raise LocalProtocolError(f"{cmd} has a method of its own")
+        if self._peer is Peer.OURS:
+            message: dict[str, object] = {"args": list(args), "kwargs": dict(kwargs or {})}
+            if cmd != RESET:
+                message["episode_id"] = self._episode_id
+                return self._ours(cmd, Event.CALL, message)
+            episode_id = None if episode is None else episode.get("id")
+            if not (episode_id is None or isinstance(episode_id, str)):
+                raise EncodeError(f"episode.id: must be a string, not {kind_of(episode_id)}")
+            message["episode_id"] = episode_id
+            if episode is not None:
+                message["episode"] = dict(episode)
+            frame = self._ours(cmd, Event.RESET, message)
+            self._episode_id = episode_id
+            return frame
+        if kwargs:
+            raise EncodeError(
+                f"{cmd}: keyword arguments ({', '.join(kwargs)}) cannot travel to a stock peer; pass them by position"
+            )
+        return self._stock(cmd, args)
+
+    def get(self, path: str, *, length: bool = False) -> list[Buffer]:
+        """The frame that reads the policy's attribute `path` (dotted for data inside data), or its `len`."""
+        message: dict[str, object] = {"args": [path], "kwargs": {"length": length}, "episode_id": self._episode_id}
+        return self._ours(GET, Event.GET, message)
+
+    def bye(self) -> list[Buffer]:
+        """The frame that says that the run is over. Only towards a peer of ours; a stock one is simply closed.
+
+        Unlike everything else it may be sent while a reply is owed (somebody pressed Ctrl-C in the middle of a call).
+        That reply then still comes before the farewell: receive until `ending` is set.
+        """
+        return self._ours(BYE, Event.BYE, {"args": [], "kwargs": {}})
+
+    def receive(self, body: Buffer) -> Reply | Wait:
+        """The reply in `body`; or a wait notice, after which the reply is still owed: receive again.
+
+        Raises PolicyError for an error reply (the session goes on), ProtocolError for anything that is not the reply to
+        the oldest request under way, and AuthenticationError if the peer demands a token that it was not shown (the
+        session is broken).
+        """
+        message = self._read(body)
+        if not self._owed:
+            raise self._violation("the peer sent a reply to no request")
+        if len(message.keys() & {"res", "error", "wait"}) != 1:
+            raise self._violation(f"a reply to {self._owed[0].cmd} has to hold one of res and error")
+        kind = message.get("kind")
+        if "error" in message and kind == Kind.AUTH_REQUIRED:
+            raise AuthenticationError(str(self._violation(str(message["error"]))))
+        if self._peer is Peer.STOCK or "id" not in message:
+            return self._stock_reply(message)
+        if not (kind is None or isinstance(kind, str)):
+            raise self._violation(f"a reply to {self._owed[0].cmd} has a kind that is {kind_of(kind)}")
+        sent = self._expect(message["id"])
+        if "wait" in message:
+            return self._waits(message["wait"])
+        with self._blaming_peer():
+            if self._features is None:
+                self._features = read_features(message.get("policy"))
+            timing = read_timing(message.get("timing"))
+        self._settle(Event.BYE_REPLY if sent.cmd == BYE else Event.REPLY, Peer.OURS)
+        wire = message.get("wire")
+        self._binary = BINARY in self._accept and isinstance(wire, list) and BINARY in wire
+        if kind == Kind.PROTOCOL_ERROR:
+            raise self._violation(f"the model says that we broke the wire: {message.get('error')}")
+        return _result(message, kind, timing)
+
+    def _judge_eof(self) -> Ending:
+        if not self._started:
+            return Ending.SILENT
+        return Ending.LOST
+
+    def _stock_reply(self, message: dict[str, Wire]) -> Reply:
+        if "wait" in message:
+            raise self._violation("a stock peer sent a wait notice")
+        self._settle(Event.STOCK_REPLY, Peer.STOCK)
+        return _result(message, None, None)
+
+    def _waits(self, wait: Wire) -> Wait:
+        with self._blaming_peer():
+            notice = read_wait(wait)
+        self._state = self._next(Event.WAIT)
+        self._peer = Peer.OURS
+        self._started = True
+        return notice
+
+    def _expect(self, number: Wire) -> _Sent:
+        """The oldest request under way, to which `number` has to belong."""
+        sent = self._owed[0]
+        if type(number) is not int or number != sent.id:
+            raise self._violation(f"the reply to request {sent.id} ({sent.cmd}) carries the id {clip(number)}")
+        return sent
+
+    def _settle(self, event: Event, peer: Peer) -> None:
+        """The reply to the oldest request under way has come."""
+        self._state = self._next(event)
+        self._owed.popleft()
+        self._peer = peer
+        self._started = True
+        if self._state is State.DONE:
+            self._ending = Ending.BYE
+
+    def _stock(self, cmd: str, args: Sequence[object]) -> list[Buffer]:
+        probing = self._peer is Peer.UNKNOWN
+        after = self._next(REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[probing])
+        # One None and one dict with the key _args mean something else to a stock server when they stand alone.
+        alone = len(args) == 1 and args[0] is not None and not (isinstance(args[0], dict) and "_args" in args[0])
+        message: dict[str, object] = {"cmd": cmd, "obs": None}
+        if args:
+            message["obs"] = args[0] if alone else {"_args": list(args)}
+        if probing:
+            message |= {"id": self._last_id + 1, "accept": self._accept}
+        frame = encode_frame(encode_parts(message, root=""), max_frame=self._max_frame)
+        self._sent(cmd, after)
+        return frame
+
+    def _ours(self, cmd: str, event: Event, rest: Mapping[str, object]) -> list[Buffer]:
+        after = self._next(event)
+        message = {"cmd": cmd, "id": self._last_id + 1, "accept": self._accept, **rest}
+        frame = encode_frame(encode_upgraded(message, binary=self._binary), max_frame=self._max_frame)
+        self._sent(cmd, after)
+        return frame
+
+    def _sent(self, cmd: str, after: State) -> None:
+        self._last_id += 1  # a stock peer is told no numbers; counting does no harm
+        self._owed.append(_Sent(self._last_id, cmd))
+        self._state = after
+
+
+class _Sent(NamedTuple):
+    """A request whose reply is owed."""
+
+    id: int
+    cmd: str
+
+
+def _result(message: dict[str, Wire], kind: str | None, timing: Mapping[str, float] | None) -> Reply:
+    if "error" not in message:
+        return Reply(message["res"], timing)
+    remote = message.get("traceback")
+    raise PolicyError(str(message["error"]), kind=kind, remote_traceback=remote if isinstance(remote, str) else None)
