@@ -73,13 +73,14 @@ def receive_message(sock: socket.socket) -> Any:
     if not header:
         return None
     length = int.from_bytes(header, "big")
-    body = b""
-    while len(body) < length:
-        piece = sock.recv(min(length - len(body), 4096))
+    pieces, left = [], length
+    while left:
+        piece = sock.recv(min(left, 4096))
         if not piece:
             raise ConnectionError("the peer closed in the middle of a message")
-        body += piece
-    return stock_loads(body.decode("utf-8"))
+        pieces.append(piece)
+        left -= len(piece)
+    return stock_loads(b"".join(pieces).decode("utf-8"))
 
 
 # ---------------------------------------------------------------- the model

@@ -1,0 +1,134 @@
+"""Where the time of one step between two of ours goes: both programs note when they pass certain places.
+
+The clock is the machine's monotonic one, the same for all processes, so the notes of both sides make one timeline. A
+note costs a fifth of a microsecond.
+
+    python -m wire_benchmark.stages NOTES simulator KIND PORT PAYLOAD      # `drive`, with notes
+    python -m wire_benchmark.stages NOTES model ARGUMENTS...               # `eval-model`, with notes
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BEGIN, END = "step begins", "step ends"
+
+
+class Stage(NamedTuple):
+    """A part of a step: it lasts from the end of the one before it to `place`."""
+
+    title: str
+    place: str
+
+
+STAGES = (
+    Stage("simulator: encode the request", "RequesterSession.request returned"),
+    Stage("simulator: hand it to the kernel", "BlockingChannel.send returned"),
+    Stage("model: woken, the rest received", "TrioChannel.receive returned"),
+    Stage("model: decode", "ResponderSession.receive returned"),
+    Stage("model: over to the policy's thread", "Dispatcher.call called"),
+    Stage("model: the policy", "Dispatcher.call returned"),
+    Stage("model: back from the policy's thread", "PolicyThread.run returned"),
+    Stage("model: encode the reply", "ResponderSession.result returned"),
+    Stage("simulator: woken, the reply received", "BlockingChannel.receive returned"),
+    Stage("simulator: decode the reply", "RequesterSession.receive returned"),
+    Stage("simulator: the rest", END),
+)
+
+Notes = list[tuple[str, int]]
+
+
+def split(simulator: Notes, model: Notes) -> dict[str, float]:
+    """Median seconds of every stage, from the notes of both sides. A place passed twice counts when last passed."""
+    steps: list[dict[str, int]] = []
+    for place, moment in sorted(simulator + model, key=lambda note: note[1]):
+        if place == BEGIN:
+            steps.append({})
+        if steps:
+            steps[-1].setdefault(BEGIN, moment)
+            if END not in steps[-1]:
+                steps[-1][place] = moment
+    parts: dict[str, list[int]] = {stage.title: [] for stage in STAGES}
+    for step in steps:
+        before = step[BEGIN]
+        for stage in STAGES:
+            after = step.get(stage.place, before)
+            parts[stage.title].append(after - before)
+            before = after
+    return {title: statistics.median(values) / 1e9 for title, values in parts.items()}
+
+
+def read_notes(path: Path) -> Notes:
+    """What a program noted; complete once it has ended."""
+    return [(place, moment) for place, moment in json.loads(path.read_text())]
+
+
+def _watch(notes: Notes, owner: type, method: str, called: str | None, returned: str | None) -> None:
+    """Note calls and returns of a method, plain or coroutine."""
+    original: Callable[..., Any] = getattr(owner, method)
+    clock = time.perf_counter_ns
+
+    @functools.wraps(original)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        if called:
+            notes.append((called, clock()))
+        result = original(*args, **kwargs)
+        if returned:
+            notes.append((returned, clock()))
+        return result
+
+    @functools.wraps(original)
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        result = await original(*args, **kwargs)
+        if returned:
+            notes.append((returned, clock()))
+        return result
+
+    setattr(owner, method, coroutine if inspect.iscoroutinefunction(original) else plain)
+
+
+def _watch_returns(notes: Notes, owner: type, *methods: str) -> None:
+    for method in methods:
+        _watch(notes, owner, method, None, f"{owner.__name__}.{method} returned")
+
+
+def _simulator(notes: Notes, arguments: Sequence[str]) -> None:
+    from framing.session import RequesterSession
+    from robopro_eval.transport.blocking import BlockingChannel
+    from wire_benchmark import clients, drive
+
+    _watch_returns(notes, RequesterSession, "request", "receive")
+    _watch_returns(notes, BlockingChannel, "send", "receive")
+    _watch(notes, clients.OurClient, "step", BEGIN, END)
+    kind, port, payload = arguments
+    drive.Driver(kind, int(port), payload).serve()
+
+
+def _model(notes: Notes, arguments: Sequence[str]) -> None:
+    from framing.session import ResponderSession
+    from model_endpoint.cli import main
+    from model_endpoint.dispatcher import Dispatcher
+    from model_endpoint.policy_thread import PolicyThread
+    from robopro_eval.transport.aio import TrioChannel
+
+    _watch_returns(notes, TrioChannel, "receive")
+    _watch_returns(notes, ResponderSession, "receive", "result")
+    _watch_returns(notes, PolicyThread, "run")
+    _watch(notes, Dispatcher, "call", "Dispatcher.call called", "Dispatcher.call returned")
+    main(arguments)
+
+
+if __name__ == "__main__":
+    mine: Notes = []
+    try:
+        {"simulator": _simulator, "model": _model}[sys.argv[2]](mine, sys.argv[3:])
+    finally:
+        Path(sys.argv[1]).write_text(json.dumps(mine))
