@@ -26,7 +26,7 @@ from framing.arrays import (
     shown,
 )
 from framing.decoding import Wire, decode, members_of, read_text, unescape
-from framing.encoding import BUFFER, BYTES, ESCAPED, Lowering
+from framing.encoding import BUFFER, BYTES, ESCAPED, Lowering, encode_parts
 from framing.errors import EncodeError, ProtocolError
 from framing.frames import Buffer
 
@@ -61,7 +61,9 @@ def encode_upgraded(message: object, *, binary: bool) -> list[Buffer]:
 
     Without arrays and bytes the JSON body is as short and is readable in a capture. Raises EncodeError.
     """
-    lowering = Lowering(escape=True, binary=binary)
+    if not binary:
+        return encode_parts(message, root="", escape=True)
+    lowering = Lowering(escape=True, binary=True)
     text = lowering.text(message, "")
     if not lowering.arrays:
         return [text]
