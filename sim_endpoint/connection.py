@@ -131,7 +131,13 @@ class DialingLink:
         last = ""
         for attempt in range(attempts):
             try:
-                sock = dial(address, attempts=attempts - attempt, interval=interval, on_wait=self._note)
+                sock = dial(
+                    address,
+                    attempts=attempts - attempt,
+                    interval=interval,
+                    timeout=settings.connect_timeout,
+                    on_wait=self._note,
+                )
             except AddressError as error:
                 raise UsageError(f"{error} (MODEL_SERVER_HOST and --port say where the model listens)") from error
             except NameNotFound as error:
@@ -200,7 +206,7 @@ class _PatientChannel(BlockingChannel):
 def _shake_hands(sock: socket.socket, settings: SimSettings, peer: str, line: str, note: Say) -> RemoteModel:
     channel = _PatientChannel(sock, line.replace("{peer}", peer), note, settings.max_frame)
     session = RequesterSession(settings.wire, max_frame=settings.max_frame)
-    model = RemoteModel(channel, session, timeout=settings.reply_timeout, peer=peer)
+    model = RemoteModel(channel, session, patience=settings.patience, peer=peer, on_wait=note)
     try:
         model.handshake()
     except BaseException:

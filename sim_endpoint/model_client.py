@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framing.errors import PolicyError
-from sim_endpoint.model_source import RESET, ModelSource
+from framing.session import RESET
+from sim_endpoint.model_source import ModelSource
 
 OBSERVATION_WINDOW = "observation_window"
 UPDATE_METHOD = "update_observation_window"

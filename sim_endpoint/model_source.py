@@ -7,25 +7,37 @@ the wire does, so that a run with ``--local`` is bit for bit the run over a sock
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol
 
-from framing.codec import json_to_numpy, numpy_to_json
-from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError, WireError
-from framing.session import Features, Peer, Reply, RequesterSession, Wait
+from framing.binary import decode_body, encode_upgraded
+from framing.errors import (
+    AuthenticationError,
+    DeadlineExceeded,
+    EncodeError,
+    PeerGone,
+    PolicyError,
+    ProtocolError,
+    WireError,
+)
+from framing.frames import DEFAULT_MAX_FRAME, FrameDecoder, encode_frame
+from framing.session import GET, RESET, Features, Kind, Peer, Reply, RequesterSession, Wait
 from model_endpoint.dispatcher import Dispatcher
+from robopro_eval.transport.retry import STATUS_EVERY
+from sim_endpoint.settings import Patience
 
-T = TypeVar("T")
-
-RESET = "reset_model"
 # Ctrl-C has to end within five seconds. A call that was under way then is answered before the goodbye is; a model that
 # needs longer for it finds the goodbye afterwards.
 GOODBYE_SEND_SECONDS, FAREWELL_SECONDS = 1.0, 2.5
 
-FENCED_KINDS = frozenset({"stale_episode", "protocol_error"})
+FENCED_KINDS = frozenset({Kind.STALE_EPISODE.value, Kind.PROTOCOL_ERROR.value, Kind.SKIPPED.value})
 """Error replies that are no fault of the policy: the session is out of step, the attempt is invalid."""
+
+
+def _say_nothing(_line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -42,24 +54,41 @@ class EpisodeInfo:
 
 @dataclass
 class CallClock:
-    """Where the time of the calls goes; seconds of wall clock since the last reset."""
+    """Where the time of the calls goes: seconds of wall clock since it was made.
+
+    The parts add up: ``call = encode + wire + queue + model``. Queue and model are what the peer tells, so they and
+    the wire are None as soon as one reply came without timing: a stock server does not tell.
+    """
 
     calls: int = 0
     call_seconds: float = 0.0
+    encode_seconds: float = 0.0
+    """Our own encoding and decoding."""
+    queue_seconds: float | None = 0.0
+    """Waiting in the model's process for its policy to be free."""
     model_seconds: float | None = 0.0
-    """None as soon as one reply came without timing: a stock server does not tell."""
+    """The policy at work."""
 
-    def add(self, seconds: float, infer: float | None) -> None:
+    def add(self, seconds: float, encode: float, timing: Mapping[str, float] | None) -> None:
+        """One call of `seconds`, of which `encode` were ours, and what the reply told of the rest."""
         self.calls += 1
         self.call_seconds += seconds
-        if infer is None or self.model_seconds is None:
-            self.model_seconds = None
-        else:
-            self.model_seconds += infer
+        self.encode_seconds += encode
+        if timing is None or "infer" not in timing or self.model_seconds is None or self.queue_seconds is None:
+            self.queue_seconds = self.model_seconds = None
+            return
+        # A peer may tell more than there was; what it tells must not make the parts more than the whole.
+        rest = max(0.0, seconds - encode)
+        infer = min(max(0.0, timing["infer"]), rest)
+        self.model_seconds += infer
+        self.queue_seconds += min(max(0.0, timing.get("queue", 0.0)), rest - infer)
 
     @property
     def wire_seconds(self) -> float | None:
-        return None if self.model_seconds is None else max(0.0, self.call_seconds - self.model_seconds)
+        """The rest of the calls: both sockets, the network, and the peer's encoding."""
+        if self.queue_seconds is None or self.model_seconds is None:
+            return None
+        return max(0.0, self.call_seconds - self.encode_seconds - self.queue_seconds - self.model_seconds)
 
 
 class ModelSource(Protocol):
@@ -103,14 +132,27 @@ class Channel(Protocol):
 
 
 class RemoteModel:
-    """A model at the other end of a channel. Call :meth:`handshake` first."""
+    """A model at the other end of a channel. Call :meth:`handshake` first.
 
-    def __init__(self, channel: Channel, session: RequesterSession, *, timeout: float | None, peer: str) -> None:
+    ``on_wait`` is told, one line per change, that others are served first.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        session: RequesterSession,
+        *,
+        patience: Patience,
+        peer: str,
+        on_wait: Callable[[str], None] = _say_nothing,
+    ) -> None:
         self.clock = CallClock()
         self.peer = peer
         self._channel = channel
         self._session = session
-        self._timeout = timeout
+        self._patience = patience
+        self._line = _WaitingLine(peer, on_wait)
+        self._answered: set[str] = set()  # the first call of each method may load and compile
         self._episode: EpisodeInfo | None = None
         self._fault: Exception | None = None
         self._reset_done = False  # by the handshake: a stock peer need not be reset twice
@@ -127,11 +169,12 @@ class RemoteModel:
     def handshake(self) -> None:
         """Send the first request, ``reset_model`` in stock shape, and learn from the reply who answers.
 
-        Raises PeerGone, DeadlineExceeded, ProtocolError: then it was no model. An error *reply* is a model's: it is
-        kept and raised when the first episode begins.
+        Raises PeerGone, DeadlineExceeded, ProtocolError, AuthenticationError: then it was no model for us. Any other
+        error *reply* is a model's: it is kept and raised when the first episode begins.
         """
+        begun = time.perf_counter()
         try:
-            self._exchange(self._session.request(RESET))
+            self._exchange(RESET, self._session.request(RESET), begun)
         except PolicyError as error:
             self._reset_error = error
         self._reset_done = True
@@ -149,14 +192,17 @@ class RemoteModel:
 
     def call(self, name: str, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> object:
         self._check()
+        begun = time.perf_counter()
         episode = None
         if name == RESET and self._session.peer is Peer.OURS and self._episode is not None:
             episode = self._episode.as_dict()
-        return self._exchange(self._session.request(name, args, kwargs, episode=episode)).value
+        frame = self._session.request(name, args, kwargs, episode=episode)
+        return self._exchange(name, frame, begun).value
 
     def get(self, path: str, *, length: bool = False) -> object:
         self._check()
-        return self._exchange(self._session.get(path, length=length)).value
+        begun = time.perf_counter()
+        return self._exchange(GET, self._session.get(path, length=length), begun).value
 
     def close(self, *, goodbye: bool) -> None:
         if self._fault is None and goodbye and self._session.peer is Peer.OURS:
@@ -179,31 +225,42 @@ class RemoteModel:
         if self._fault is not None:
             raise self._fault
 
-    def _exchange(self, frame: Sequence[bytes | bytearray | memoryview]) -> Reply:
-        start = time.perf_counter()
-        infer: float | None = None
+    def _exchange(self, name: str, frame: Sequence[bytes | bytearray | memoryview], begun: float) -> Reply:
+        """Send `frame`, whose making began at `begun`, and wait for the reply."""
+        timeout = self._patience.later if name in self._answered else self._patience.first
+        encode = time.perf_counter() - begun
+        timing: Mapping[str, float] | None = None
         try:
-            self._channel.send(frame, self._timeout)
-            reply = self._session.receive(self._channel.receive(self._timeout))
-            while isinstance(reply, Wait):  # the model serves somebody else first
-                reply = self._session.receive(self._channel.receive(self._timeout))
-            infer = None if reply.timing is None else float(reply.timing.get("infer") or 0.0)
+            self._channel.send(frame, timeout)
+            while True:
+                body = self._channel.receive(timeout)
+                arrived = time.perf_counter()
+                try:
+                    reply = self._session.receive(body)
+                finally:
+                    encode += time.perf_counter() - arrived
+                if not isinstance(reply, Wait):
+                    break
+                self._line.at(reply)
+            self._answered.add(name)
+            timing = reply.timing
             return reply
         except PolicyError as error:
-            infer = 0.0 if self.features is not None else None
             if error.kind in FENCED_KINDS:
                 self._fail(ProtocolError(f"the model refused the request: {error}"))
             if self.features is None:
                 # A stock server closes after every error reply. Part now rather than stumble over it in the next call.
                 self._fault = PeerGone("a stock server closes the connection after an error reply")
                 self._channel.close()
+            else:
+                timing = {"infer": math.inf}  # an error reply tells no time; it is the policy that took it
             raise
-        except (PeerGone, DeadlineExceeded, ProtocolError) as error:
+        except (PeerGone, DeadlineExceeded, ProtocolError, AuthenticationError) as error:
             self._fail(error)
         finally:
-            self.clock.add(time.perf_counter() - start, infer)
+            self.clock.add(time.perf_counter() - begun, encode, timing)
 
-    def _fail(self, error: PeerGone | DeadlineExceeded | ProtocolError) -> NoReturn:
+    def _fail(self, error: WireError) -> NoReturn:
         """Poison the connection, so that a late reply can never be taken for the next action."""
         self._fault = error
         with contextlib.suppress(Exception):
@@ -211,13 +268,36 @@ class RemoteModel:
         raise error
 
 
-class LocalModel:
-    """The policy in this process. Every argument and result passes through the codec, as over a socket."""
+class _WaitingLine:
+    """Shows the place in a model's line: when it changes, and now and then while it does not."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, peer: str, show: Callable[[str], None]) -> None:
+        self._peer = peer
+        self._show = show
+        self._last: Wait | None = None
+        self._told = 0.0
+
+    def at(self, wait: Wait) -> None:
+        now = time.monotonic()
+        if wait == self._last and now - self._told < STATUS_EVERY:
+            return
+        self._last, self._told = wait, now
+        of = "" if wait.of is None else f" of {wait.of}"
+        self._show(f"⏳ {self._peer} serves other simulators first; waiting in line: place {wait.place}{of}")
+
+
+class LocalModel:
+    """The policy in this process, in a session of its own where it offers that.
+
+    Every argument and result passes through the codec of the wire between two of ours, so that what arrives is bit for
+    bit what would arrive over a socket. ``max_frame`` is the largest message, bytes.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self.clock = CallClock()
         self.peer = "this process"
         self._dispatcher = dispatcher
+        self._max_frame = max_frame
         self._episode: EpisodeInfo | None = None
 
     @property
@@ -233,40 +313,48 @@ class LocalModel:
         self.call(RESET)
 
     def call(self, name: str, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> object:
-        start = time.perf_counter()
-        infer = 0.0
-        try:
-            sent_args = _copy(list(args), list)
-            sent_kwargs = _copy(dict(kwargs or {}), dict)
-            asked = time.perf_counter()
-            try:
-                if name == RESET and self._episode is not None:
-                    self._dispatcher.begin_episode(self._episode.as_dict())
-                value = self._dispatcher.call(name, sent_args, sent_kwargs)
-            finally:
-                infer = time.perf_counter() - asked
-            return _through_the_codec(value, f"{name}()")
-        finally:
-            self.clock.add(time.perf_counter() - start, infer)
+        def work(arrived: Mapping[str, object]) -> object:
+            if name == RESET and self._episode is not None:
+                self._dispatcher.begin_episode(self._episode.as_dict())
+            return self._dispatcher.call(name, arrived["args"], arrived["kwargs"])  # type: ignore[arg-type]
+
+        return self._exchange({"args": list(args), "kwargs": dict(kwargs or {})}, work, f"what {name}() returned")
 
     def get(self, path: str, *, length: bool = False) -> object:
-        return _through_the_codec(self._dispatcher.get(path, length=length), path)
+        return self._exchange({}, lambda _: self._dispatcher.get(path, length=length), f"the data at {path!r}")
 
     def close(self, *, goodbye: bool) -> None:
         """Nothing to part from."""
 
+    def _exchange(
+        self, message: Mapping[str, object], work: Callable[[Mapping[str, object]], object], what: str
+    ) -> object:
+        """What a request and its reply would come to; ``what`` names the reply's value in an error."""
+        begun = time.perf_counter()
+        infer = 0.0
+        try:
+            arrived = self._sent(message)
+            asked = time.perf_counter()
+            try:
+                value = work(arrived)
+            finally:
+                infer = time.perf_counter() - asked
+            try:
+                return self._sent({"res": value})["res"]
+            except EncodeError as error:
+                name = self._dispatcher.features().policy_name
+                raise PolicyError(f"{name}: {what} cannot be sent: {error}", kind=Kind.CANNOT_SEND) from error
+        finally:
+            seconds = time.perf_counter() - begun
+            self.clock.add(seconds, seconds - infer, {"infer": infer})
 
-def _copy(value: T, kind: type[T]) -> T:
-    """What arrives at the other end when ``value`` is sent. Raises EncodeError."""
-    arrived = json_to_numpy(numpy_to_json(value))
-    assert isinstance(arrived, kind)
-    return arrived
-
-
-def _through_the_codec(value: object, what: str) -> object:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    try:
-        return json_to_numpy(numpy_to_json(value))
-    except EncodeError as error:
-        raise PolicyError(f"{what} cannot travel: {error}", kind="cannot_send") from error
+    def _sent(self, message: Mapping[str, object]) -> dict[str, object]:
+        """What arrives at the other end when ``message`` is sent. Raises EncodeError."""
+        decoder = FrameDecoder(max_frame=self._max_frame)
+        for piece in encode_frame(encode_upgraded(message, binary=True), max_frame=self._max_frame):
+            decoder.feed(piece)
+        body = decoder.next_frame()
+        assert body is not None
+        arrived = decode_body(body)
+        assert isinstance(arrived, dict)
+        return dict(arrived)

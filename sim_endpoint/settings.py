@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import field_validator, model_validator
 
 from framing.frames import DEFAULT_MAX_FRAME
+from framing.session import WireChoice
 from robopro_eval.settings.program import ProgramSettings, knob
-from robopro_eval.transport.retry import ATTEMPTS, INTERVAL
+from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL
 
 WHAT, SEEDS, LINK, HOW, OUT = "What to run", "Seeds", "Connection", "How to run", "Results"
 
 DEFAULT_PORT = 29761
+
+RECV_TIMEOUT = 600.0
+"""Seconds for one reply: the seed's value. The first call may load weights and compile."""
+
+SIM_HANG_TIMEOUT = 1800.0
+"""Seconds for one call into the environment. The first picture compiles shaders and an expert may plan for minutes;
+nothing that will ever end takes half an hour."""
+
 _PLAIN_NAME = re.compile(r"[\w][\w.+=@,-]*")
+
+
+class Patience(NamedTuple):
+    """Seconds to wait for the first reply to each method on a connection, and for every later one; None: for ever."""
+
+    first: float | None
+    later: float | None
 
 
 class SimSettings(ProgramSettings):
@@ -91,9 +107,33 @@ class SimSettings(ProgramSettings):
     sim_server_port: int | None = knob(
         None, "Port to listen on; beats --port", group=LINK, env="SIM_SERVER_PORT", ge=0, le=65535
     )
+    connect_timeout: float = knob(
+        CONNECT_TIMEOUT,
+        "Seconds that one attempt to connect may take",
+        group=LINK,
+        reason="A host that is up answers or refuses within milliseconds",
+        metavar="SECONDS",
+        gt=0,
+    )
+    first_reply_timeout: float | None = knob(
+        None,
+        "Seconds to wait for the first reply to each method on a connection; 0: for ever; default: "
+        "SIM_SERVER_RECV_TIMEOUT",
+        group=LINK,
+        reason="The first call of anything may load weights and compile",
+        metavar="SECONDS",
+        ge=0,
+    )
+    reply_timeout: float | None = knob(
+        None,
+        "Seconds to wait for every later reply; 0: for ever; default: SIM_SERVER_RECV_TIMEOUT",
+        group=LINK,
+        metavar="SECONDS",
+        ge=0,
+    )
     sim_server_recv_timeout: float = knob(
-        600.0,
-        "Seconds to wait for each reply of the model; 0 or empty: for ever",
+        RECV_TIMEOUT,
+        "Both of these at once, where they are not given; 0 or empty: for ever",
         group=LINK,
         env="SIM_SERVER_RECV_TIMEOUT",
         reason="The first call may load weights and compile",
@@ -121,8 +161,11 @@ class SimSettings(ProgramSettings):
     serve_forever: bool = knob(
         False, "Keep listening after a run; each model that connects gets a new run", group=LINK, env="SERVE_FOREVER"
     )
-    wire: Literal["auto", "stock"] = knob(
-        "auto", "stock: speak only what RoboPRO's public scripts speak, whoever answers", group=LINK
+    wire: WireChoice = knob(
+        "auto",
+        "stock: speak only what RoboPRO's public scripts speak, whoever answers; json: all but the binary format, for "
+        "reading along",
+        group=LINK,
     )
     max_frame_mib: int = knob(
         DEFAULT_MAX_FRAME >> 20,
@@ -146,6 +189,15 @@ class SimSettings(ProgramSettings):
     max_invalid_in_row: int = knob(
         3, "Stop the run after so many seeds in a row without a result", group=HOW, reason="Something is broken", ge=1
     )
+    sim_hang_timeout: float = knob(
+        SIM_HANG_TIMEOUT,
+        "Seconds that one call into the environment may take; then the attempt is invalid and a fresh process goes on; "
+        "0: for ever",
+        group=HOW,
+        reason="The first picture compiles shaders; nothing that will ever end takes half an hour",
+        ge=0,
+        metavar="SECONDS",
+    )
     step_lim: int | None = knob(
         None,
         "Stop every episode after so many actions instead of the task's own limit; for trying things out",
@@ -160,6 +212,18 @@ class SimSettings(ProgramSettings):
         None, "Name of the run, a folder below the runs; default: the ckpt_setting", group=OUT, env="STUDY_RUN"
     )
     runs_root: str = knob("runs", "Folder of all runs", group=OUT, env="RUNS_ROOT", metavar="DIR")
+    resume_seeds: bool = knob(
+        False,
+        "Go on in the newest folder of the same run and plan, and play only the seeds without a result",
+        group=OUT,
+        env="EVAL_RESUME_SEEDS",
+    )
+    record: str | None = knob(
+        None,
+        "Write the frames of the first episodes into this folder, for eval-replay",
+        group=OUT,
+        metavar="DIR",
+    )
     video: bool = knob(True, "Write a video of every episode", group=OUT, env="EVAL_VIDEO_LOG")
     video_cam: str = knob("countertop_camera", "Camera of the video", group=OUT, env="DXVLA_VIDEO_CAM", metavar="NAME")
 
@@ -183,8 +247,16 @@ class SimSettings(ProgramSettings):
             raise ValueError("--expert and --local exclude each other: the expert needs no policy")
         if self.serve_forever and (self.expert or self.local or not self.sim_as_server):
             raise ValueError("--serve_forever needs SIM_AS_SERVER=1 (it waits for models), without --local or --expert")
+        if self.serve_forever and self.resume_seeds:
+            raise ValueError("--serve_forever and EVAL_RESUME_SEEDS=1 exclude each other: every model has its own run")
+        if self.record is not None and (self.expert or self.local):
+            raise ValueError("--record writes what goes over a socket; with --local or --expert nothing does")
         if self.eval_seed_file is not None and self.use_eval_seeds is False:
             raise ValueError("--eval_seed_file and USE_EVAL_SEEDS=0 contradict each other; drop one of them")
+        if self.first_reply_timeout is None:
+            self.first_reply_timeout = self.sim_server_recv_timeout
+        if self.reply_timeout is None:
+            self.reply_timeout = self.sim_server_recv_timeout
         return self
 
     @property
@@ -193,9 +265,9 @@ class SimSettings(ProgramSettings):
         return self.port if self.sim_server_port is None else self.sim_server_port
 
     @property
-    def reply_timeout(self) -> float | None:
-        """Seconds per reply; None = for ever."""
-        return self.sim_server_recv_timeout or None
+    def patience(self) -> Patience:
+        """How long to wait for replies."""
+        return Patience(self.first_reply_timeout or None, self.reply_timeout or None)
 
     @property
     def max_frame(self) -> int:

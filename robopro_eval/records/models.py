@@ -35,7 +35,11 @@ class _Line(BaseModel):
 
 
 class EpisodeRecord(_Line):
-    """One scored episode. Times are seconds of wall clock; ``wall = sim + wire + model`` where the model tells."""
+    """One scored episode.
+
+    Times are seconds of wall clock, summed over the episode. They add up:
+    ``wall = sim + call`` always, and ``call = encode + wire + queue + model`` where the model tells.
+    """
 
     task: str
     seed: int
@@ -61,12 +65,16 @@ class EpisodeRecord(_Line):
     """From the start of setup to the end of the episode."""
     sim_seconds: float
     """Time not spent in calls to the model: setup, physics, rendering, video."""
+    encode_seconds: float | None = None
+    """Our own encoding and decoding of what the model is told and answers; None in files older than this field."""
     wire_seconds: float | None = None
-    """Call time minus inference; None when the peer does not report inference (stock servers)."""
+    """The rest of the calls: sockets, network, the peer's encoding; None when the peer tells no times (stock)."""
+    queue_seconds: float | None = None
+    """Waiting in the model's process for the policy to be free; None for stock servers."""
     model_seconds: float | None = None
-    """Inference time as the model reports it; None for stock servers."""
+    """The policy at work, as the model reports it; None for stock servers."""
     call_seconds: float
-    """Wall time spent in calls to the model (wire and model together)."""
+    """Wall time spent in calls to the model, all of the above."""
     calls: int = 0
     """Requests to the model in the episode, of every kind: resets, updates, reads, and the queries for actions."""
 

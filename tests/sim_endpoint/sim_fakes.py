@@ -174,7 +174,7 @@ class FakeSource:
         if self.fault is not None:
             raise self.fault
         self.calls.append(name)
-        self.clock.add(0.001, 0.0005)
+        self.clock.add(0.001, 0.0001, {"queue": 0.0002, "infer": 0.0005})
         try:
             return self._behave(name, *args)
         except PeerGone as error:

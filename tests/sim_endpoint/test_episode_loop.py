@@ -59,7 +59,9 @@ def test_a_good_run(rig: Rig) -> None:
     assert lines[0]["episode"] == 0
     assert lines[0]["state_hash"] == "1:3:3"
     assert lines[0]["model_seconds"] == pytest.approx(0.002)  # reset_model and three queries, 0.5 ms each
-    assert lines[0]["wire_seconds"] == pytest.approx(0.002)
+    assert lines[0]["queue_seconds"] == pytest.approx(0.0008)
+    assert lines[0]["encode_seconds"] == pytest.approx(0.0004)
+    assert lines[0]["wire_seconds"] == pytest.approx(0.0008)
     assert [line["outcome"] for line in attempts(rig)] == ["scored"] * 3
     manifest = json.loads((rig.results.path / "manifest.json").read_text())
     assert manifest["models"] == [{"peer": "fake", "wire": "upgraded", "policy": "fake", "provenance": provenance}]

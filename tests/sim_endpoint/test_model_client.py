@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -21,7 +22,8 @@ from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import load_face
 from robopro_eval.transport.blocking import BlockingChannel
 from sim_endpoint.model_client import ModelClient, RemoteData
-from sim_endpoint.model_source import EpisodeInfo, LocalModel, RemoteModel
+from sim_endpoint.model_source import CallClock, EpisodeInfo, LocalModel, RemoteModel
+from sim_endpoint.settings import Patience
 
 EPISODE = EpisodeInfo("study/t/c/demo/7#1", "t", 7)
 
@@ -120,7 +122,7 @@ class Ours:
         self.log: list[str] = []
         self.thread = threading.Thread(target=serve_ours, args=(there, dispatcher, self.log), daemon=True)
         self.thread.start()
-        self.source = RemoteModel(BlockingChannel(here), RequesterSession(), timeout=10.0, peer="pair")
+        self.source = RemoteModel(BlockingChannel(here), RequesterSession(), patience=Patience(10.0, 10.0), peer="pair")
         self.source.handshake()
 
 
@@ -250,12 +252,55 @@ def test_episodes_reach_the_policy_before_the_reset(source: Any, dispatcher: Dis
     assert seen[-2:] == [("begin", "x#2", 8), "reset"], "an eval() that resets begins the episode again"
 
 
-def test_time_is_split_by_what_the_peer_reports(dispatcher: Dispatcher) -> None:
-    ours = Ours(dispatcher)
-    ours.source.begin_episode(EPISODE)
-    ours.source.call("pair")
-    assert ours.source.clock.calls == 2
-    assert ours.source.clock.model_seconds == 0.5
+def parts_of(clock: CallClock) -> float:
+    assert clock.wire_seconds is not None
+    assert clock.queue_seconds is not None
+    assert clock.model_seconds is not None
+    return clock.encode_seconds + clock.wire_seconds + clock.queue_seconds + clock.model_seconds
+
+
+def test_the_parts_of_a_call_are_what_the_peer_tells_of_the_time_it_took() -> None:
+    clock = CallClock()
+    clock.add(1.0, 0.1, {"queue": 0.2, "infer": 0.4})
+    clock.add(2.0, 0.1, {"infer": 1.5})
+    assert (clock.calls, clock.call_seconds) == (2, 3.0)
+    assert clock.encode_seconds == pytest.approx(0.2)
+    assert clock.queue_seconds == pytest.approx(0.2)
+    assert clock.model_seconds == pytest.approx(1.9)
+    assert clock.wire_seconds == pytest.approx(0.7)
+    assert parts_of(clock) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("told", [{"infer": 99.0, "queue": 99.0}, {"infer": -1.0, "queue": -1.0}, {"infer": math.nan}])
+def test_whatever_a_peer_tells_the_parts_are_the_whole(told: dict[str, float]) -> None:
+    clock = CallClock()
+    clock.add(1.0, 0.25, told)
+    assert parts_of(clock) == pytest.approx(1.0)
+    assert clock.model_seconds in (0.0, 0.75)
+
+
+def test_one_reply_without_times_leaves_the_split_unknown() -> None:
+    clock = CallClock()
+    clock.add(1.0, 0.1, {"queue": 0.2, "infer": 0.4})
+    clock.add(1.0, 0.1, None)
+    clock.add(1.0, 0.1, {"queue": 0.2, "infer": 0.4})
+    assert (clock.wire_seconds, clock.queue_seconds, clock.model_seconds) == (None, None, None)
+    assert clock.call_seconds == 3.0
+    assert clock.encode_seconds == pytest.approx(0.3)
+
+
+def test_every_call_is_timed_and_its_parts_add_up(source: Any) -> None:
+    source.begin_episode(EPISODE)
+    source.call("think")
+    with contextlib.suppress(PolicyError):
+        source.call("fail")
+    source.get("exec_actions")
+    assert source.clock.calls == 4, "the handshake is not of an episode"
+    assert parts_of(source.clock) == pytest.approx(source.clock.call_seconds)
+    assert source.clock.model_seconds > 0.2
+    if isinstance(source, LocalModel):
+        assert source.clock.wire_seconds == pytest.approx(0.0, abs=1e-9)
+        assert source.clock.queue_seconds == 0.0
 
 
 @pytest.mark.parametrize("call", ["pair", "fail", "think"])
@@ -302,7 +347,7 @@ def stock() -> Iterator[tuple[Any, RemoteModel, list[str]]]:
     log: list[str] = []
     with stock_peer.model_server(StockPolicy(), log) as port:
         sock = socket.create_connection(("localhost", port))
-        source = RemoteModel(BlockingChannel(sock), RequesterSession(), timeout=10.0, peer="stock")
+        source = RemoteModel(BlockingChannel(sock), RequesterSession(), patience=Patience(10.0, 10.0), peer="stock")
         source.handshake()
         yield ModelClient(source, {"pi0_step": 50, "rdt_step": None}), source, log
         source.close(goodbye=True)
@@ -337,7 +382,7 @@ def test_wire_stock_speaks_stock_with_ours_too(dispatcher: Dispatcher) -> None:
     here, there = socket.socketpair()
     log: list[str] = []
     threading.Thread(target=serve_ours, args=(there, dispatcher, log), daemon=True).start()
-    source = RemoteModel(BlockingChannel(here), RequesterSession("stock"), timeout=10.0, peer="pair")
+    source = RemoteModel(BlockingChannel(here), RequesterSession("stock"), patience=Patience(10.0, 10.0), peer="pair")
     source.handshake()
     source.begin_episode(EPISODE)
     model: Any = ModelClient(source)
@@ -376,7 +421,7 @@ def test_a_stock_server_without_reset_model_fails_the_episode() -> None:
 
     with stock_peer.model_server(NoReset()) as port:
         sock = socket.create_connection(("localhost", port))
-        source = RemoteModel(BlockingChannel(sock), RequesterSession(), timeout=10.0, peer="stock")
+        source = RemoteModel(BlockingChannel(sock), RequesterSession(), patience=Patience(10.0, 10.0), peer="stock")
         source.handshake()
         with pytest.raises(PolicyError, match="No model method named 'reset_model'"):
             source.begin_episode(EPISODE)

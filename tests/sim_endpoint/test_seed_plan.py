@@ -111,15 +111,12 @@ def test_labels_that_cannot_name_a_folder(name: str) -> None:
         {"expert": True, "local": True},
         {"serve_forever": True},
         {"serve_forever": True, "sim_as_server": True, "local": True},
+        {"serve_forever": True, "sim_as_server": True, "resume_seeds": True},
+        {"record": "frames", "local": True},
+        {"record": "frames", "expert": True},
         {"eval_seed_file": "x", "use_eval_seeds": False},
     ],
 )
 def test_settings_that_contradict_each_other(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="--"):
         SimSettings(**fields)
-
-
-def test_no_receive_timeout_is_for_ever() -> None:
-    assert SimSettings(sim_server_recv_timeout="").reply_timeout is None  # type: ignore[arg-type]
-    assert SimSettings(sim_server_recv_timeout=0).reply_timeout is None
-    assert SimSettings().reply_timeout == 600.0
