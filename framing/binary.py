@@ -28,16 +28,13 @@ from framing.arrays import (
 from framing.decoding import Wire, decode, members_of, read_text, unescape
 from framing.encoding import BUFFER, BYTES, ESCAPED, Lowering, encode_parts
 from framing.errors import EncodeError, ProtocolError
-from framing.frames import Buffer
+from framing.frames import ALIGNMENT, Buffer
 
 FIRST_BYTE = 0xFF
 """Of every binary body and no UTF-8 text."""
 
 VERSION = b"\xff\x01\x00\x00"
 """How a binary body begins. A later format, should there be one, begins with 0xFF and something else."""
-
-ALIGNMENT = 64
-"""A cache line, and what vector instructions and GPU copies like best."""
 
 COPY_BELOW = 4096
 """Arrays below this many bytes are copied, so that a small action that somebody keeps does not keep its whole frame."""

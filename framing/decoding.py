@@ -25,6 +25,7 @@ import numpy as np
 from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, decode_array
 from framing.encoding import ESCAPED, MAX_DEPTH
 from framing.errors import ProtocolError
+from framing.frames import address_of
 
 Wire: TypeAlias = "bool | int | float | str | bytes | list[Wire] | dict[str, Wire] | AnyArray | None"
 """What comes off the wire: JSON values and numpy arrays, and bytes from a binary body."""
@@ -55,11 +56,7 @@ def decode(body: bytes | bytearray | memoryview) -> Wire:
     text and a list. Any other dict with that key is a dict.
     """
     view = memoryview(body).cast("B")
-    memory = view.obj
-    if not isinstance(memory, (bytes, bytearray)) or len(memory) != len(view):
-        memory = bytes(view)  # part of something larger; whole frames from the decoder never are
-        view = memoryview(memory)
-    kept, cuts = _cut(memory, view)
+    kept, cuts = _cut(view)
     if cuts:
         try:
             return _read(kept, view, cuts)
@@ -68,16 +65,17 @@ def decode(body: bytes | bytearray | memoryview) -> Wire:
     return _read(bytes(view), view, [])
 
 
-def _cut(memory: bytes | bytearray, view: memoryview) -> tuple[bytes, list[slice]]:
+def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
     """The body with long texts under the key `data` replaced by placeholders `@0`, `@1`, ..., and where they were."""
     pieces: list[bytes | memoryview] = []
     cuts: list[slice] = []
     done = 0
     seek = 0
+    memory, offset = _searchable(view)
     while (opening := _OPENING.search(view, seek)) is not None:
         start = opening.end()
-        end = seek = memory.find(b'"', start)
-        if end < 0:
+        end = seek = memory.find(b'"', offset + start, offset + len(view)) - offset
+        if end < start:  # not found
             break
         if end - start >= CUT_FROM and view[end - 1] != 0x5C:  # a backslash: that quote does not end the text
             pieces += (view[done:start], b"@%d" % len(cuts))
@@ -85,6 +83,14 @@ def _cut(memory: bytes | bytearray, view: memoryview) -> tuple[bytes, list[slice
             done = end
     pieces.append(view[done:])
     return b"".join(pieces) if cuts else b"", cuts
+
+
+def _searchable(view: memoryview) -> tuple[bytes | bytearray, int]:
+    """The memory that `view` is a part of, and where in it; since a memoryview itself has no `find`."""
+    memory = view.obj
+    if len(view) and isinstance(memory, (bytes, bytearray)):
+        return memory, address_of(view) - address_of(memory)
+    return bytes(view), 0
 
 
 def _read(text: bytes, view: memoryview, cuts: list[slice]) -> Wire:

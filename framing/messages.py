@@ -166,8 +166,21 @@ def are_texts(value: Wire) -> bool:
 
 def kind_of(value: object) -> str:
     """`value`'s kind, for an error message."""
-    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        int: "a number",
+        float: "a number",
+        bool: "a boolean",
+        bytes: "bytes",
+    }
     return "nothing" if value is None else names.get(type(value), "an array")
+
+
+def text_of(value: Wire) -> str:
+    """The text of an error reply, whatever it is."""
+    return value if isinstance(value, str) else clip(value)
 
 
 def clip(value: object) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from framing.binary import encode_upgraded
 from framing.decoding import Wire
 from framing.encoding import encode_parts
-from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError
+from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
@@ -24,11 +24,13 @@ from framing.messages import (
     Peer,
     Reply,
     Wait,
+    are_texts,
     clip,
     kind_of,
     read_features,
     read_timing,
     read_wait,
+    text_of,
 )
 from framing.states import Ending, Event, Role, State
 from framing.turns import REQUESTS, Session
@@ -51,8 +53,9 @@ class RequesterSession(Session):
     def __init__(self, wire: WireChoice = "auto", *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         super().__init__(State.STOCK_IDLE if wire == "stock" else State.FRESH, max_frame)
         self._peer = Peer.STOCK if wire == "stock" else Peer.UNKNOWN
-        self._accept = [*(READABLE if wire == "auto" else (JSON,)), WAIT]
+        self._offers_binary = wire == "auto"
         self._binary = False  # until the peer says that it reads it
+        self._accept = [*(READABLE if self._offers_binary else (JSON,)), WAIT]
         self._last_id = 0
         self._owed: deque[_Sent] = deque()  # oldest first
         self._episode_id: str | None = None
@@ -127,30 +130,39 @@ class RequesterSession(Session):
         the oldest request under way, and AuthenticationError if the peer demands a token that it was not shown (the
         session is broken).
         """
-        message = self._read(body)
+        try:
+            return self._understand(self._read(body))
+        except (ProtocolError, AuthenticationError):
+            self._break()
+            raise
+
+    def _understand(self, message: dict[str, Wire]) -> Reply | Wait:
         if not self._owed:
-            raise self._violation("the peer sent a reply to no request")
-        if len(message.keys() & {"res", "error", "wait"}) != 1:
-            raise self._violation(f"a reply to {self._owed[0].cmd} has to hold one of res and error")
+            raise ProtocolError("the peer sent a reply to no request")
+        sent = self._owed[0]
+        if ("res" in message) + ("error" in message) + ("wait" in message) != 1:
+            raise ProtocolError(f"a reply to {sent.cmd} has to hold one of res and error")
         kind = message.get("kind")
-        if "error" in message and kind == Kind.AUTH_REQUIRED:
-            raise AuthenticationError(str(self._violation(str(message["error"]))))
+        if isinstance(kind, str) and "error" in message:  # these two end the connection, whatever they answer
+            if kind == Kind.AUTH_REQUIRED:
+                raise AuthenticationError(text_of(message["error"]))
+            if kind == Kind.PROTOCOL_ERROR:
+                raise ProtocolError(f"the model says that we broke the wire: {text_of(message['error'])}")
         if self._peer is Peer.STOCK or "id" not in message:
             return self._stock_reply(message)
+        number = message["id"]
+        if type(number) is not int or number != sent.id:
+            raise ProtocolError(f"the reply to request {sent.id} ({sent.cmd}) carries the id {clip(number)}")
         if not (kind is None or isinstance(kind, str)):
-            raise self._violation(f"a reply to {self._owed[0].cmd} has a kind that is {kind_of(kind)}")
-        sent = self._expect(message["id"])
+            raise ProtocolError(f"a reply to {sent.cmd} has a kind that is {kind_of(kind)}")
         if "wait" in message:
             return self._waits(message["wait"])
-        with self._blaming_peer():
-            if self._features is None:
-                self._features = read_features(message.get("policy"))
-            timing = read_timing(message.get("timing"))
-        self._settle(Event.BYE_REPLY if sent.cmd == BYE else Event.REPLY, Peer.OURS)
+        if self._features is None:
+            self._features = read_features(message.get("policy"))
+        timing = read_timing(message.get("timing"))
         wire = message.get("wire")
-        self._binary = BINARY in self._accept and isinstance(wire, list) and BINARY in wire
-        if kind == Kind.PROTOCOL_ERROR:
-            raise self._violation(f"the model says that we broke the wire: {message.get('error')}")
+        self._binary = self._offers_binary and are_texts(wire) and BINARY in cast("list[str]", wire)
+        self._settle(Event.BYE_REPLY if sent.cmd == BYE else Event.REPLY, Peer.OURS)
         return _result(message, kind, timing)
 
     def _judge_eof(self) -> Ending:
@@ -160,24 +172,16 @@ class RequesterSession(Session):
 
     def _stock_reply(self, message: dict[str, Wire]) -> Reply:
         if "wait" in message:
-            raise self._violation("a stock peer sent a wait notice")
+            raise ProtocolError("a stock peer sent a wait notice")
         self._settle(Event.STOCK_REPLY, Peer.STOCK)
         return _result(message, None, None)
 
     def _waits(self, wait: Wire) -> Wait:
-        with self._blaming_peer():
-            notice = read_wait(wait)
+        notice = read_wait(wait)
         self._state = self._next(Event.WAIT)
         self._peer = Peer.OURS
         self._started = True
         return notice
-
-    def _expect(self, number: Wire) -> _Sent:
-        """The oldest request under way, to which `number` has to belong."""
-        sent = self._owed[0]
-        if type(number) is not int or number != sent.id:
-            raise self._violation(f"the reply to request {sent.id} ({sent.cmd}) carries the id {clip(number)}")
-        return sent
 
     def _settle(self, event: Event, peer: Peer) -> None:
         """The reply to the oldest request under way has come."""
@@ -226,4 +230,6 @@ def _result(message: dict[str, Wire], kind: str | None, timing: Mapping[str, flo
     if "error" not in message:
         return Reply(message["res"], timing)
     remote = message.get("traceback")
-    raise PolicyError(str(message["error"]), kind=kind, remote_traceback=remote if isinstance(remote, str) else None)
+    raise PolicyError(
+        text_of(message["error"]), kind=kind, remote_traceback=remote if isinstance(remote, str) else None
+    )

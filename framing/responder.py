@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from framing.binary import encode_upgraded
+from framing.decoding import Wire
 from framing.encoding import encode_parts
-from framing.errors import LocalProtocolError
+from framing.errors import LocalProtocolError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
@@ -52,16 +53,21 @@ class ResponderSession(Session):
 
         `args` are the positional arguments: those of an upgraded request, or what the stock server makes of `obs`.
         """
-        message = self._read(body)
+        try:
+            return self._understand(self._read(body))
+        except ProtocolError:
+            self._break()
+            raise
+
+    def _understand(self, message: dict[str, Wire]) -> Request:
         cmd = message.get("cmd")
         if not isinstance(cmd, str):
-            raise self._violation(f"a request's cmd is {kind_of(cmd)}, not a string")
-        with self._blaming_peer():
-            request = read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
+            raise ProtocolError(f"a request's cmd is {kind_of(cmd)}, not a string")
+        request = read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
         after = self._next(REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock])
         if request.id is not None:
             if request.id != self._last_id + 1:
-                raise self._violation(f"request {cmd} carries the id {clip(request.id)}, not {self._last_id + 1}")
+                raise ProtocolError(f"request {clip(cmd)} carries the id {clip(request.id)}, not {self._last_id + 1}")
             self._last_id = request.id
         self._state, self._request, self._started = after, request, True
         return request

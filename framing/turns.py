@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 from framing.binary import decode_body
 from framing.decoding import Wire
@@ -47,30 +45,20 @@ class Session(ABC):
         if after is None:
             if event in self._local:
                 raise LocalProtocolError(forbidden(self._role, self._state, event))
-            raise self._violation(f"a {event.value} came in state {self._state.value}, where none is allowed")
+            raise ProtocolError(f"a {event.value} came in state {self._state.value}, where none is allowed")
         return after
 
-    def _violation(self, message: str) -> ProtocolError:
-        """Break the session and make the exception to raise."""
+    def _break(self) -> None:
+        """The peer broke the wire, or will not talk to us."""
         self._state = TRANSITIONS.get((self._role, self._state, Event.VIOLATION), self._state)
         self._ending = Ending.LOST
-        return ProtocolError(message)
-
-    @contextlib.contextmanager
-    def _blaming_peer(self) -> Iterator[None]:
-        """A ProtocolError inside is a violation by the peer."""
-        try:
-            yield
-        except ProtocolError as problem:
-            raise self._violation(str(problem)) from None
 
     def _read(self, body: Buffer) -> dict[str, Wire]:
         if self._state is State.BROKEN:
             raise ProtocolError("the connection was given up after an earlier violation")
-        with self._blaming_peer():
-            message = decode_body(body)
+        message = decode_body(body)
         if not isinstance(message, dict):
-            raise self._violation(f"a message is {kind_of(message)}, not an object")
+            raise ProtocolError(f"a message is {kind_of(message)}, not an object")
         return message
 
     def received_eof(self) -> Ending:

@@ -166,10 +166,34 @@ def test_the_maximum_itself_is_allowed_and_one_byte_more_is_not() -> None:
         decoder.next_frame()
 
 
-def test_an_http_client_is_recognised_by_its_first_letters() -> None:
+@pytest.mark.parametrize(
+    ("beginning", "hint"),
+    [
+        (b"GET / HTTP/1.1\r\n", "it speaks HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "it speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "it speaks TLS, .* on both ends or on neither"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "it speaks SSH; check the port"),
+        (b"EHLO example.org\r\n", "or it speaks another one .it began with b'EHLO'"),
+        (b"\xff\xff\xff\xff", "is not a program of this protocol$"),
+    ],
+)
+def test_a_program_of_another_protocol_is_recognised_by_how_it_begins(beginning: bytes, hint: str) -> None:
     decoder = FrameDecoder()
-    decoder.feed(b"GET / HTTP/1.1\r\n"[:4])
-    with pytest.raises(ProtocolError, match="it began with b'GET '"):
+    decoder.feed(beginning[:4])
+    with pytest.raises(ProtocolError, match=hint):
+        decoder.next_frame()
+
+
+def test_the_maximum_may_change_between_frames() -> None:
+    decoder = FrameDecoder(max_frame=10)
+    decoder.feed(wire(b"x" * 10))
+    decoder.max_frame = 20
+    decoder.feed(wire(b"y" * 20))
+    assert drain(decoder) == [b"x" * 10, b"y" * 20]
+    decoder.max_frame = 10
+    decoder.feed(wire(b"z" * 20)[:4])
+    with pytest.raises(ProtocolError, match="above the maximum of 10 bytes"):
         decoder.next_frame()
 
 
