@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,6 +128,20 @@ def test_bodies_are_fresh_memory_that_stays_valid() -> None:
         assert bytes(body) == bytes([number]) * 1000
     kept[0][:] = bytes(1000)
     assert bytes(kept[1]) == b"\x01" * 1000
+
+
+@pytest.mark.parametrize("size", [1, 63, 300, 4096, SCRATCH, 700_000, AT_ONCE, AT_ONCE + 1, 9 * MIB + 5, 33 * MIB])
+def test_every_body_begins_at_a_cache_line(size: int) -> None:
+    decoder = FrameDecoder()
+    pattern = bytes(range(251)) * (size // 251 + 1)
+    for _ in range(3):
+        decoder.feed(wire(b"0", pattern[:size]))
+        small, body = decoder.next_frame(), decoder.next_frame()
+        assert small is not None
+        assert body is not None
+        assert np.frombuffer(small, np.uint8).ctypes.data % 64 == 0
+        assert np.frombuffer(body, np.uint8).ctypes.data % 64 == 0
+        assert body == pattern[:size]
 
 
 def test_a_buffer_is_never_empty_and_never_overrun() -> None:
