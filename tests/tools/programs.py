@@ -62,14 +62,15 @@ class Program:
         )
         self.pid = self._process.pid
         self._lines: list[str] = []
-        self._news: queue.Queue[str | None] = queue.Queue()
+        self._arrivals: list[float] = []
+        self._news: queue.Queue[tuple[str, float] | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for raw in self._process.stdout:
-            self._news.put(raw.decode("utf-8").rstrip("\n"))
+            self._news.put((raw.decode("utf-8").rstrip("\n"), time.monotonic()))
         self._news.put(None)
 
     @property
@@ -77,28 +78,39 @@ class Program:
         """What was seen so far, standard output and error together."""
         while True:
             try:
-                line = self._news.get_nowait()
+                news = self._news.get_nowait()
             except queue.Empty:
                 return "\n".join(self._lines)
-            if line is not None:
-                self._lines.append(line)
+            self._keep(news)
 
     def wait_for(self, text: str, timeout: float = PATIENCE) -> str:
         """The first line (of all that came) that contains ``text``."""
+        return self._lines[self._find(text, timeout)]
+
+    def time_of(self, text: str, timeout: float = PATIENCE) -> float:
+        """When that line came, on ``time.monotonic``'s clock, however late it is asked for."""
+        return self._arrivals[self._find(text, timeout)]
+
+    def _find(self, text: str, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         seen = 0
         while True:
-            for line in self._lines[seen:]:
-                if text in line:
-                    return line
+            for position in range(seen, len(self._lines)):
+                if text in self._lines[position]:
+                    return position
             seen = len(self._lines)
             try:
-                line_or_end = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+                news = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 raise AssertionError(f"no {text!r} within {timeout:g} s from {self._describe()}") from None
-            if line_or_end is None:
+            if news is None:
                 raise AssertionError(f"it ended without {text!r}: {self._describe()}")
-            self._lines.append(line_or_end)
+            self._keep(news)
+
+    def _keep(self, news: tuple[str, float] | None) -> None:
+        if news is not None:
+            self._lines.append(news[0])
+            self._arrivals.append(news[1])
 
     def exit_code(self, timeout: float = PATIENCE) -> int:
         """Wait for the end; the output is complete afterwards."""

@@ -1,0 +1,64 @@
+"""Either program killed at random moments, again and again: the run completes with the undisturbed run's results."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from evaluations import DIRECTIONS, EVENTS, Direction, Evaluation, Record, check_whole, wait_until
+from counts import Counts
+from programs import Program
+
+LONGEST_DELAY = 0.1
+"""Seconds after an observed event at which a kill may strike: about as long as the robot moves between two queries."""
+
+MANY_ATTEMPTS = "20"
+"""Chance may let most kills strike the same seed; that a seed is given up after five attempts is another test."""
+
+
+class Killer:
+    """Chooses when to kill: after a number of events in the model's diary, and then a random moment later."""
+
+    def __init__(self, evaluation: Evaluation, kills: int, chance: random.Random) -> None:
+        self._evaluation = evaluation
+        self._left = kills
+        self._chance = chance
+
+    def wait(self, *alive: Program) -> None:
+        """Wait for the next moment. It is drawn so that all kills find the run unfinished."""
+        begun = len(self._evaluation.diary())
+        episodes_left = len(self._evaluation.seeds) - len(self._evaluation.metrics())
+        events = self._chance.randint(1, len(EVENTS) - 1)
+        delay = self._chance.uniform(0.0, LONGEST_DELAY)
+        if episodes_left == 1:
+            events, delay = min(events, len(EVENTS) - 4), delay / 4
+        elif self._chance.random() * self._left < episodes_left - 1:
+            events += len(EVENTS)  # let one episode be scored before
+        self._left -= 1
+        wait_until(lambda: len(self._evaluation.diary()) >= begun + events, f"{events} more events", *alive)
+        time.sleep(delay)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_model_killed_in_the_middle_of_episodes(
+    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], counts: Counts
+) -> None:
+    kills, expected = counts.kills, undisturbed[: counts.episodes]
+    evaluation = Evaluation(tmp_path, [int(str(line["seed"])) for line in expected], direction)
+    killer = Killer(evaluation, kills, random.Random(f"model {direction}"))
+    with evaluation.simulator("--max_attempts", MANY_ATTEMPTS) as sim:
+        for _ in range(kills):
+            with evaluation.model(think_seconds=0.02) as model:
+                killer.wait(sim, model)
+                model.send(signal.SIGKILL)
+                assert model.exit_code() == -signal.SIGKILL
+        with evaluation.model() as model:
+            assert sim.exit_code() == 0
+    check_whole(evaluation, expected)
+    invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
+    assert 1 <= len(invalid) <= kills
+    assert {line["error"] for line in invalid} == {"peer_gone"}
