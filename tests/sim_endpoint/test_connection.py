@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 import stock_peer
 
+from framing.errors import WireError
+from framing.session import BYE, Features, ResponderSession
 from robopro_eval.console.errors import UsageError, UserError
+from robopro_eval.transport.blocking import BlockingChannel
 from sim_endpoint.connection import DialingLink, ListeningLink
 from sim_endpoint.faults import NoModel
+from sim_endpoint.greeting import Greetings
 from sim_endpoint.runner import LinkSupply
 from sim_endpoint.settings import SimSettings
 
@@ -126,6 +130,99 @@ def test_a_stranger_costs_one_line_and_the_wait_goes_on(
     link.close()
 
 
+class Ours:
+    """A model of ours that dials in and answers everything with None, the first request not before ``may_answer``."""
+
+    def __init__(self, port: int) -> None:
+        self.asked = threading.Event()
+        self.may_answer = threading.Event()
+        self.log: list[str] = []
+        self.thread = threading.Thread(target=self._serve, args=(port,), daemon=True)
+        self.thread.start()
+
+    def _serve(self, port: int) -> None:
+        session = ResponderSession(Features("ours"))
+        with BlockingChannel(socket.create_connection(("localhost", port))) as channel:
+            while self.log[-1:] != [BYE]:
+                try:
+                    request = session.receive(channel.receive(10.0))
+                except WireError:
+                    return
+                self.log.append(request.cmd)
+                self.asked.set()
+                self.may_answer.wait(10.0)
+                channel.send(session.result(None), 10.0)
+
+    def ended(self) -> bool:
+        self.thread.join(10.0)
+        return not self.thread.is_alive()
+
+
+def test_a_silent_stranger_keeps_nobody_out(lines: Lines) -> None:
+    """It would have been waited for as long as for a first reply, ten minutes, with everybody else in the queue."""
+    link = ListeningLink(settings(sim_server_recv_timeout=600.0), lines.said.append, lines.noted.append)
+    link.open()
+    with socket.create_connection(("localhost", port_of(lines))):
+        stock_peer.model_dialing(stock_peer.EchoPolicy(), "localhost", port_of(lines))
+        source = link.connect(10.0)
+        assert source.call("echo", [1]) == 1
+        assert lines.noted == []
+        source.close(goodbye=True)
+    link.close()
+
+
+def test_the_first_that_answers_is_taken_and_the_other_is_at_hand(listening: ListeningLink, lines: Lines) -> None:
+    slow = Ours(port_of(lines))
+    quick = Ours(port_of(lines))
+    quick.may_answer.set()
+    first = listening.connect(10.0)
+    assert slow.asked.wait(10.0)
+    slow.may_answer.set()
+    first.close(goodbye=True)
+    assert quick.ended()
+    second = listening.connect(10.0)
+    second.call("anything")
+    second.close(goodbye=True)
+    assert slow.ended()
+    assert slow.log == ["reset_model", "anything", BYE]
+
+
+def test_who_does_not_answer_makes_room(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim_endpoint.greeting.MAX_GREETINGS", 2)
+    link = ListeningLink(settings(sim_server_recv_timeout=600.0), lines.said.append, lines.noted.append)
+    link.open()
+    strangers = [socket.create_connection(("localhost", port_of(lines))) for _ in range(3)]
+    stock_peer.model_dialing(stock_peer.EchoPolicy(), "localhost", port_of(lines))
+    source = link.connect(10.0)
+    assert source.call("echo", [1]) == 1
+    assert ["makes room" in line for line in lines.noted] == [True, True]
+    source.close(goodbye=True)
+    for stranger in strangers:
+        stranger.close()
+    link.close()
+
+
+def test_a_model_whose_first_reply_an_interrupt_overtook_is_told_goodbye(
+    listening: ListeningLink, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would dial again and again: nobody told it that the run is over."""
+    model = Ours(port_of(lines))
+    real = Greetings.wait
+
+    def interrupted(self: Greetings, *args: Any) -> bool:
+        if model.asked.is_set():
+            raise KeyboardInterrupt
+        return real(self, 0.1, *args[1:])
+
+    monkeypatch.setattr(Greetings, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        listening.connect(None)
+    model.may_answer.set()
+    listening.close()
+    assert model.ended()
+    assert model.log == ["reset_model", BYE]
+
+
 def test_nobody_comes(listening: ListeningLink) -> None:
     with pytest.raises(NoModel, match=r"no model connected within 0\.2 s"):
         listening.connect(0.2)
@@ -214,7 +311,7 @@ def test_dialing_a_door_that_always_closes(lines: Lines) -> None:
 
 def test_dialing_a_busy_model_waits_and_says_so(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts the connection and is silent as long as it serves another simulator."""
-    monkeypatch.setattr("sim_endpoint.connection.STATUS_EVERY", 0.15)
+    monkeypatch.setattr("sim_endpoint.greeting.STATUS_EVERY", 0.15)
     with socket.create_server(("localhost", 0)) as server:
         with pytest.raises(NoModel, match=r"did not answer reset_model: no reply .* within 0\.4 s"):
             dialing(lines, server.getsockname()[1], sim_server_recv_timeout=0.4).connect(None)
