@@ -1,7 +1,9 @@
 """From a command to a call of the policy, and from a path to a value of it. No socket, no thread, no clock.
 
-What may be reached is decided here and nowhere else: public methods by name, public data by path. A leading underscore
-anywhere is refused, data are never called, and a path never crosses into a module, a class or a function.
+A `Dispatcher` is one session with a policy: of its own where the model offers `new_session()`, the model itself where
+it does not. What may be reached is decided here and nowhere else: public methods by name, public data by path. A
+leading underscore anywhere is refused, data are never called, and a path never crosses into a module, a class or a
+function.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from framing.session import RESET, Features, Kind
 from model_endpoint.loading import FACE_FILE, PolicyFace, PolicyLoadError, describe
 
 EPISODE_HOOK = "begin_episode"
+NEW_SESSION = "new_session"
+ACT = "get_action"
+PREPARE, INFER, FINISH = "prepare", "infer", "finish"
+"""The three phases of `ACT`: the outer two are the session's, the middle one is the model's, for several at once."""
+
 OTHER_RESETS = (
     "reset_obs",
     "reset_obsrvationwindows",
@@ -43,23 +50,32 @@ _OPAQUE = (
 
 
 class Dispatcher:
-    """Calls the public face of ``model``, whose policy's ``face`` may lend it a ``reset_model``.
+    """One session with a policy: calls the public face of ``model.new_session()``, or of ``model`` itself where it
+    offers none. The policy's ``face`` may lend it a ``reset_model``.
 
     Not thread safe and not meant to be: it lives on the policy's thread. Whatever the policy raises comes out as
     :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``.
 
     Raises PolicyLoadError when there is no way to reset the policy: without one, an episode would begin with what the
-    last one left behind.
+    last one left behind. PolicyError when ``new_session()`` raises.
     """
 
     def __init__(self, face: PolicyFace, model: object) -> None:
         self._name = face.name
-        self._model = model
+        self.has_own_session = is_method(model, NEW_SESSION)
+        self._model = self._new_session(model) if self.has_own_session else model
         self._reset = self._find_reset(face)
+        phases = self.has_own_session and self._is_method(PREPARE) and self._is_method(FINISH)
+        self._infer = getattr(model, INFER) if phases and is_method(model, INFER) else None
+
+    @property
+    def acts_in_phases(self) -> bool:
+        """Whether `ACT` is `prepare`, `infer` and `finish`, so that several sessions can act in one `infer`."""
+        return self._infer is not None
 
     def features(self) -> Features:
         """Public methods and attributes as they are now; data that appear later can be read all the same."""
-        methods, attributes = {RESET}, set()
+        methods, attributes = {RESET} | ({ACT} if self.acts_in_phases else set()), set()
         for name in dir(self._model):
             if name.startswith("_"):
                 continue
@@ -74,13 +90,35 @@ class Dispatcher:
 
         Raises PolicyError with kind ``unknown_method``, ``bad_arguments`` or ``policy_error``.
         """
-        method = self._reset if cmd == RESET else self._method(cmd)
-        keywords = dict(kwargs or {})
-        self._check_arguments(cmd, method, args, keywords)
+        if cmd == ACT and self.acts_in_phases:
+            (output,) = self.infer([self.prepare(args, kwargs)])
+            return self.finish(output)
+        return self._plain(cmd, self._invoke(cmd, args, kwargs))
+
+    def prepare(self, args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> object:
+        """The first phase of `ACT`: what the policy's `infer` takes of this session. Raises PolicyError as `call`."""
+        return self._invoke(PREPARE, args, kwargs)
+
+    def infer(self, inputs: list[object]) -> list[object]:
+        """The second phase, for this session and others: one output for each of ``inputs``. Raises PolicyError."""
+        doing = f"{self._name}.{INFER}()"
+        if self._infer is None:
+            raise TypeError(f"{doing} is no phase of this policy")
         try:
-            return to_plain(method(*args, **keywords))
+            outputs = list(self._infer(inputs))
         except (Exception, SystemExit) as error:
-            self._fail(f"{self._name}.{cmd}()", error)
+            self._fail(doing, error)
+        if len(outputs) != len(inputs):
+            raise PolicyError(
+                f"{doing} has to return one output for each input, in their order: it returned {len(outputs)} for "
+                f"{len(inputs)}",
+                kind=Kind.POLICY_ERROR,
+            )
+        return outputs
+
+    def finish(self, output: object) -> object:
+        """The third phase: what this session sends of its output. Raises PolicyError as `call`."""
+        return self._plain(FINISH, self._invoke(FINISH, (output,), None))
 
     def get(self, path: str, length: bool = False) -> object:
         """Read the data at a dotted path (``obs_cache``, ``env_runner.obs``, ``stats.3.mean``), or its ``len``.
@@ -109,7 +147,7 @@ class Dispatcher:
                     kind=Kind.UNKNOWN_METHOD,
                 )
         try:
-            return len(value) if length else to_plain(value)  # type: ignore[arg-type]
+            return len(value) if length else to_plain(value, snapshot=self.has_own_session)  # type: ignore[arg-type]
         except (Exception, SystemExit) as error:
             self._fail(f"reading {path!r} of policy {self._name!r}", error)
 
@@ -117,6 +155,30 @@ class Dispatcher:
         """Tell the policy which episode begins (``id``, ``task``, ``seed``), if it wants to know."""
         if self._is_method(EPISODE_HOOK):
             self.call(EPISODE_HOOK, (dict(info),))
+
+    def _new_session(self, model: object) -> object:
+        try:
+            session: object = model.new_session()  # type: ignore[attr-defined]
+        except (Exception, SystemExit) as error:
+            self._fail(f"{self._name}.{NEW_SESSION}()", error)
+        return session
+
+    def _invoke(self, cmd: str, args: Sequence[object], kwargs: Mapping[str, object] | None) -> object:
+        method = self._reset if cmd == RESET else self._method(cmd)
+        keywords = dict(kwargs or {})
+        self._check_arguments(cmd, method, args, keywords)
+        try:
+            return method(*args, **keywords)
+        except (Exception, SystemExit) as error:
+            self._fail(f"{self._name}.{cmd}()", error)
+
+    def _plain(self, cmd: str, value: object) -> object:
+        """What leaves the policy's thread. Where sessions take turns on it, the next one's call may write into a buffer
+        of the policy that this result still shows, while it is being sent: then arrays are copied here."""
+        try:
+            return to_plain(value, snapshot=self.has_own_session)
+        except (Exception, SystemExit) as error:
+            self._fail(f"{self._name}.{cmd}()", error)
 
     def _find_reset(self, face: PolicyFace) -> Callable[..., object]:
         if self._is_method(RESET):
@@ -133,15 +195,7 @@ class Dispatcher:
         )
 
     def _is_method(self, name: str) -> bool:
-        missing = object()
-        static = inspect.getattr_static(self._model, name, missing)
-        if static is missing:  # a wrapper whose __getattr__ lends it the methods of what it wraps
-            return _is_function(getattr(self._model, name, None))
-        if isinstance(static, staticmethod | classmethod | functools.partialmethod):
-            return True
-        if name in getattr(self._model, "__dict__", {}) or isinstance(static, type):
-            return _is_function(static)
-        return callable(static)  # in a class: a function, or what a compiler's decorator made of one
+        return is_method(self._model, name)
 
     def _method(self, cmd: str) -> Callable[..., object]:
         if not cmd.startswith("_") and self._is_method(cmd):
@@ -205,24 +259,39 @@ class Dispatcher:
         ) from error
 
 
-def to_plain(value: object) -> object:
+def is_method(owner: object, name: str) -> bool:
+    """Whether ``name`` is a method of ``owner``, not data that merely can be called. Properties are not run for it."""
+    missing = object()
+    static = inspect.getattr_static(owner, name, missing)
+    if static is missing:  # a wrapper whose __getattr__ lends it the methods of what it wraps
+        return _is_function(getattr(owner, name, None))
+    if isinstance(static, staticmethod | classmethod | functools.partialmethod):
+        return True
+    if name in getattr(owner, "__dict__", {}) or isinstance(static, type):
+        return _is_function(static)
+    return callable(static)  # in a class: a function, or what a compiler's decorator made of one
+
+
+def to_plain(value: object, *, snapshot: bool = False) -> object:
     """Containers of numpy and plain Python instead of other libraries' arrays (torch, jax), found by how they behave.
 
-    Lists, tuples, deques and dicts are rebuilt only around what changes in them. What is neither stays as it is;
-    the codec names it if it cannot travel.
+    Lists, tuples, deques and dicts are rebuilt. With ``snapshot`` arrays are copied, so that nothing in the result
+    changes when its owner goes on. What is neither stays as it is; the codec names it if it cannot travel.
     """
-    if value is None or isinstance(value, bool | int | float | str | bytes | np.ndarray | np.generic):
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
         return value
+    if isinstance(value, np.ndarray):
+        return value.copy() if snapshot else value
     if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: to_plain(item, snapshot=snapshot) for key, item in value.items()}
     if isinstance(value, list | tuple | collections.deque):
-        return [to_plain(item) for item in value]
+        return [to_plain(item, snapshot=snapshot) for item in value]
     if isinstance(value, type):
         return value
     if all(hasattr(value, name) for name in ("detach", "cpu", "numpy")):
-        return _tensor_to_numpy(value)
+        return to_plain(_tensor_to_numpy(value), snapshot=snapshot)
     if hasattr(value, "__array__"):
-        return np.asarray(value)
+        return np.array(value) if snapshot else np.asarray(value)
     return value
 
 

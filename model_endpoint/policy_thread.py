@@ -1,8 +1,8 @@
 """The one thread on which a policy lives.
 
 Gradient and autocast mode, the CUDA device, streams and graphs belong to a thread, and a policy written for one caller
-has no locks: so a single thread imports the policy, runs ``get_model`` and executes every later call from one queue.
-The trio side awaits results and does nothing but I/O.
+has no locks: so a single thread imports the policy, runs ``get_model``, makes and drops the sessions and executes every
+call from one queue. The trio side awaits results and does nothing but I/O.
 
 A running call cannot be cancelled. When the task that awaits it is cancelled, a call still in the queue is dropped and
 a running one is left to finish; its result goes nowhere.
@@ -14,122 +14,149 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import trio
 
-from model_endpoint.dispatcher import Dispatcher
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Timed(Generic[T]):
-    """A result with the seconds it waited in the queue and the seconds it took."""
-
-    value: T
-    queue_seconds: float
-    infer_seconds: float
+from framing.errors import PolicyError
+from model_endpoint.policy import Call, Policy, Seat, answer
+from model_endpoint.settings import UNBATCHED
 
 
 class PolicyRunner(Protocol):
-    """What a session needs of the policy's thread; tests run the work in place."""
+    """What a connection needs of the policy's thread; tests do the work in place."""
 
-    async def run(self, work: Callable[[Dispatcher], T]) -> Timed[T]:
-        """Run ``work`` where the policy lives and return what it returns; what it raises is raised here."""
+    async def run(self, call: Call) -> None:
+        """Have `call` answered where the policy lives. What the policy raised is the call's `error`, not raised here;
+        an error that is none of the policy's is raised."""
+        ...
+
+    def leave(self, seat: Seat) -> None:
+        """The connection of `seat` has ended: its session is dropped there once a call of it has ended."""
         ...
 
 
+@dataclass(frozen=True)
+class Busy:
+    """What runs on the thread now, in words, and for how long, in seconds."""
+
+    what: str
+    seconds: float
+
+
 class PolicyThread:
-    """Runs ``build`` once and then, one after another, the work handed to :meth:`run`.
+    """Runs ``build`` once and then, one after another, the calls handed to :meth:`run`.
+
+    Of those that may be batched, up to ``max_batch`` that are in the queue at the same time go into one inference; none
+    is waited for.
 
     Use from a trio program: ``start`` first, and ``stop`` at the end.
     """
 
-    def __init__(self, build: Callable[[], Dispatcher]) -> None:
+    def __init__(self, build: Callable[[], Policy], max_batch: int = UNBATCHED) -> None:
         self._build = build
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._max_batch = max_batch
+        self._arriving: queue.SimpleQueue[Call | Seat | None] = queue.SimpleQueue()
+        self._waiting: deque[Call | Seat | None] = deque()  # the thread's own: looked at, not begun
         self._thread = threading.Thread(target=self._live, name="policy", daemon=True)
-        self._dispatcher: Dispatcher | None = None
-        self._busy_since: float | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._loaded = trio.Event()
+        self._policy: Policy | None = None
+        self._failure: BaseException | None = None
+        self._running: tuple[Sequence[Call], float] | None = None
 
-    async def start(self) -> None:
+    async def start(self) -> Policy:
         """Start the thread and wait until the policy is loaded; raises what ``build`` raised."""
-        loading = _Job(self._load, trio.lowlevel.current_trio_token())
-        self._jobs.put(loading)
+        self._token = trio.lowlevel.current_trio_token()
         self._thread.start()
-        await loading.outcome()
+        await self._loaded.wait()
+        if self._policy is None:
+            raise self._failure or RuntimeError("the policy did not load")
+        return self._policy
 
-    async def run(self, work: Callable[[Dispatcher], T]) -> Timed[T]:
+    async def run(self, call: Call) -> None:
         """See :class:`PolicyRunner`."""
-        box: list[T] = []
+        ended = trio.Event()
+        call.on_end = lambda: self._tell(ended)
+        self._arriving.put(call)
+        try:
+            await ended.wait()
+        except trio.Cancelled:
+            call.abandoned = True
+            raise
+        if call.error is not None and not isinstance(call.error, PolicyError):
+            raise call.error
 
-        def on_thread() -> None:
-            if self._dispatcher is None:
-                raise RuntimeError("the policy is not loaded")
-            box.append(work(self._dispatcher))
+    def leave(self, seat: Seat) -> None:
+        """See :class:`PolicyRunner`."""
+        self._arriving.put(seat)
 
-        job = _Job(on_thread, trio.lowlevel.current_trio_token())
-        self._jobs.put(job)
-        queued = time.perf_counter()
-        await job.outcome()
-        return Timed(box[0], job.started - queued if job.started > queued else 0.0, job.ended - job.started)
-
-    def busy_seconds(self) -> float:
-        """How long the call that runs now has been running; 0 when none is."""
-        since = self._busy_since
-        return 0.0 if since is None else time.monotonic() - since
+    def busy(self) -> Busy | None:
+        """What runs now; None if nothing does. Loading, which may take its time, does not count."""
+        running = self._running
+        if running is None:
+            return None
+        calls, since = running
+        return Busy(", ".join(str(call) for call in calls), time.monotonic() - since)
 
     def stop(self, timeout: float) -> bool:
         """Ask the thread to end after what it is doing; True if it did within ``timeout`` seconds. Blocks."""
         if not self._thread.is_alive():
             return True
-        self._jobs.put(None)
+        self._arriving.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _load(self) -> None:
-        self._dispatcher = self._build()
-
     def _live(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.abandoned:
-                continue
-            if self._dispatcher is not None:  # loading may take its time, only calls are watched
-                self._busy_since = time.monotonic()
-            job.execute()
-            self._busy_since = None
-
-
-class _Job:
-    """One piece of work on its way to the thread and back. ``execute`` runs there, everything else on the trio side."""
-
-    def __init__(self, work: Callable[[], None], token: trio.lowlevel.TrioToken) -> None:
-        self._work = work
-        self._token = token
-        self._done = trio.Event()
-        self._error: BaseException | None = None
-        self.abandoned = False
-        self.started = 0.0
-        self.ended = 0.0
-
-    def execute(self) -> None:
-        self.started = time.perf_counter()
         try:
-            self._work()
-        except BaseException as error:  # handed over, not swallowed: outcome() raises it
-            self._error = error
-        self.ended = time.perf_counter()
-        with contextlib.suppress(trio.RunFinishedError):  # the program is on its way out, nobody awaits this any more
-            self._token.run_sync_soon(self._done.set)
+            policy = self._policy = self._build()
+        except BaseException as error:  # handed over, not swallowed: start() raises it
+            self._failure = error
+            return
+        finally:
+            self._tell(self._loaded)
+        while (calls := self._next()) is not None:
+            self._running = calls, time.monotonic()
+            answer(policy, calls)
+            self._running = None
+            del calls  # what was sent with them need not live until the next one comes
 
-    async def outcome(self) -> None:
-        try:
-            await self._done.wait()
-        except trio.Cancelled:
-            self.abandoned = True
-            raise
-        if self._error is not None:
-            raise self._error
+    def _next(self) -> list[Call] | None:
+        """Wait for a call that somebody still awaits; with it, what may go into the same inference. None: the end."""
+        while True:
+            first = self._waiting.popleft() if self._waiting else self._arriving.get()
+            if first is None:
+                return None
+            if isinstance(first, Seat):
+                first.leave()
+            elif not first.abandoned:
+                return [first, *self._companions()] if first.may_be_batched else [first]
+
+    def _companions(self) -> list[Call]:
+        """Up to ``max_batch - 1`` more calls for one inference, out of those that wait.
+
+        They overtake the others, which is safe: a connection has one call under way, so no two of one session.
+        """
+        if self._max_batch == UNBATCHED:
+            return []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._waiting.append(self._arriving.get_nowait())
+        found: list[Call] = []
+        others: deque[Call | Seat | None] = deque()
+        for item in self._waiting:
+            room = len(found) < self._max_batch - 1
+            if room and isinstance(item, Call) and not item.abandoned and item.may_be_batched:
+                found.append(item)
+            else:
+                others.append(item)
+        self._waiting = others
+        return found
+
+    def _tell(self, event: trio.Event) -> None:
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):  # the program is on its way out, nobody awaits this
+                self._token.run_sync_soon(event.set)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import trio
 
-from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import load_face, load_model
 from model_endpoint.logs import EventLog
+from model_endpoint.policy import Policy
 from model_endpoint.policy_thread import PolicyThread
 from model_endpoint.serving import Service, check_can_dial, check_can_listen
 from model_endpoint.settings import ModelSettings
@@ -45,7 +45,7 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     """Load the policy in ``folder`` and serve it. Returns the exit code; raises UserError for what a person can fix."""
     address = _address(settings)
     (check_can_dial if settings.model_as_client else check_can_listen)(address)
-    thread = PolicyThread(lambda: _build(folder, usr_args))
+    thread = PolicyThread(lambda: _build(folder, usr_args), settings.max_batch)
     outcome = _Outcome()
     trio.run(_main, settings, folder, thread, outcome)
     if outcome.signal is not None:
@@ -55,10 +55,10 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     return 0
 
 
-def _build(folder: Path, usr_args: dict[str, object]) -> Dispatcher:
+def _build(folder: Path, usr_args: dict[str, object]) -> Policy:
     """Runs on the policy's thread."""
     face = load_face(folder)
-    return Dispatcher(face, load_model(face, usr_args))
+    return Policy(face, load_model(face, usr_args))
 
 
 async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, outcome: _Outcome) -> None:
@@ -67,11 +67,19 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
         await nursery.start(_watch_signals, working, outcome)
         with working:
             try:
-                await _load(folder, thread, settings.status_seconds)
+                policy = await _load(folder, thread, settings.status_seconds)
                 if settings.policy_hang_timeout:
                     nursery.start_soon(_watch_calls, thread, settings.policy_hang_timeout)
-                features = (await thread.run(Dispatcher.features)).value
-                service = Service(thread, features, say, note, settings.max_frame, max_waiting=settings.max_waiting)
+                service = Service(
+                    thread,
+                    policy.name,
+                    policy.has_sessions,
+                    say,
+                    note,
+                    max_frame=settings.max_frame,
+                    max_waiting=settings.max_waiting,
+                    status_seconds=settings.status_seconds,
+                )
                 try:
                     await _serve(service, settings)
                 except UserError:
@@ -106,19 +114,18 @@ def _address(settings: ModelSettings) -> Address:
 
 
 async def _serve(service: Service, settings: ModelSettings) -> None:
-    address, every = _address(settings), settings.status_seconds
+    address = _address(settings)
     if settings.model_as_client:
         await service.dial(
             address,
             attempts=settings.model_client_max_attempts,
             interval=settings.model_client_retry_seconds,
-            status_seconds=every,
         )
     else:
-        await service.listen(address, status_seconds=every)
+        await service.listen(address)
 
 
-async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> None:
+async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> Policy:
     note(f"loading policy {folder.name!r} from {folder} ...")
     began = time.monotonic()
 
@@ -127,17 +134,19 @@ async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> No
             await trio.sleep(status_seconds)
             note(f"still loading policy {folder.name!r} ({time.monotonic() - began:.0f} s)")
 
+    policy: Policy | None = None
     failure: UserError | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(say_that_it_loads)
         try:
-            await thread.start()
+            policy = await thread.start()
         except UserError as error:  # kept and raised outside: a nursery would wrap it
             failure = error
         nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    if policy is None:
+        raise failure or UserError(f"policy {folder.name!r} did not load")
     note(f"policy {folder.name!r} is ready after {time.monotonic() - began:.1f} s")
+    return policy
 
 
 async def _watch_signals(
@@ -160,12 +169,12 @@ async def _watch_signals(
 async def _watch_calls(thread: PolicyThread, limit: float) -> None:
     while True:
         await trio.sleep(min(WATCH_SECONDS, limit))
-        busy = thread.busy_seconds()
-        if busy > limit:
-            log.warning("the policy hangs", seconds=busy, limit=limit)
+        busy = thread.busy()
+        if busy is not None and busy.seconds > limit:
+            log.warning("the policy hangs", call=busy.what, seconds=busy.seconds, limit=limit)
             faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
             note(
-                f"error: a call of the policy has been running for {busy:.0f} s (--policy-hang-timeout {limit:g}); "
+                f"error: {busy.what} has been running for {busy.seconds:.0f} s (--policy-hang-timeout {limit:g}); "
                 "ending so that a supervisor can start this program again"
             )
             _leave(EXIT_FAILURE)

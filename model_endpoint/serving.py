@@ -1,9 +1,10 @@
 """Opening the socket, in either direction, and giving simulators their turn with the policy.
 
-*Listening*: any number of simulators may connect; the policy serves one at a time, in the order of their first
-requests. A connection that never asks anything blocks nobody, one that speaks something else is closed, and the
-server goes on. *Dialing*: one simulator; its goodbye (or a stock simulator's end-of-file) ends the program, while an
-upgraded one that vanished without goodbye is dialed again, because it will want to go on.
+*Listening*: any number of simulators may connect. A policy with sessions serves them side by side, any other one at a
+time, in the order of their first requests. A connection that never asks anything blocks nobody (where there are too
+many, the silent ones go first), one that speaks something else is closed, and the server goes on.
+*Dialing*: one simulator; its goodbye (or a stock simulator's end-of-file) ends the program, while an upgraded one that
+vanished without goodbye is dialed again, because it will want to go on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dataclasses import dataclass, field
 import trio
 
 from framing.errors import PeerGone, ProtocolError
-from framing.session import Ending, Features
+from framing.frames import DEFAULT_MAX_FRAME
+from framing.session import Ending
+from model_endpoint.line import Line
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyRunner
 from model_endpoint.sessions import Farewell, Session, Tally
@@ -35,24 +38,29 @@ class Service:
     """A loaded policy, ready for simulators. ``say`` prints the lines operators look for."""
 
     runner: PolicyRunner
-    features: Features
+    policy_name: str
+    side_by_side: bool
     say: Callable[[str], None]
     note: Callable[[str], None]
-    max_frame: int
+    max_frame: int = DEFAULT_MAX_FRAME
     max_waiting: int = MAX_WAITING
+    status_seconds: float = STATUS_EVERY
     tally: Tally = field(default_factory=Tally)
-    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _line: Line = field(default_factory=Line)
     _connected: int = 0
+    _silent: dict[trio.CancelScope, None] = field(default_factory=dict)  # in the order they came
 
-    async def listen(self, address: Address, *, status_seconds: float = STATUS_EVERY) -> None:
-        """Serve one simulator after another until cancelled. Raises UserError where it cannot listen."""
+    async def listen(self, address: Address) -> None:
+        """Serve the simulators that come until cancelled. Raises UserError where it cannot listen."""
         with _as_user_errors(), aio.listen(address.host, address.port) as listener:
             bound = Address(address.host, aio.bound_address(listener).port)
             self.say(f"🚀 Model server listening on {bound} — waiting for simulator to connect...")
             async with trio.open_nursery() as nursery:
                 while True:
-                    sock, peer = await aio.accept(listener, status_every=status_seconds, on_wait=self._note_if_idle)
-                    if self._connected >= self.max_waiting:
+                    sock, peer = await aio.accept(
+                        listener, status_every=self.status_seconds, on_wait=self._note_if_idle
+                    )
+                    if self._connected >= self.max_waiting and not self._close_a_silent_one():
                         log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
                         sock.close()
                         continue
@@ -63,23 +71,41 @@ class Service:
         self._connected += 1
         try:
             self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
-            try:
-                first = await channel.receive(None)
-            except (PeerGone, ProtocolError) as error:
-                why = "closed before its first request" if isinstance(error, PeerGone) else "is not a simulator"
-                log.warning(f"a peer {why}", peer=peer, detail=str(error))
-                return
-            if self._turn.locked():
-                log.info("waits for its turn", peer=peer)
-            async with self._turn:
-                farewell = await self._session(channel, str(peer)).serve(first)
-            self._log_end(farewell, str(peer))
+            first = await self._first_frame(channel, peer)
+            if first is not None:
+                farewell = await self._session(channel, peer, None if self.side_by_side else self._line).serve(first)
+                self._log_end(farewell, peer)
         except Exception as error:  # a defect of ours in one connection must not take the others down
             log.failure("serving a connection failed", error, peer=peer)
         finally:
             self._connected -= 1
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                 await channel.aclose()
+
+    async def _first_frame(self, channel: aio.TrioChannel, peer: Address) -> memoryview | None:
+        """None if the peer turned out to be no simulator, or had to make room for one."""
+        with trio.CancelScope() as scope:
+            self._silent[scope] = None
+            try:
+                return await channel.receive(None)
+            except PeerGone as error:
+                log.warning("a peer closed before its first request", peer=peer, detail=str(error))
+            except ProtocolError as error:
+                log.warning("a peer is not a simulator", peer=peer, detail=str(error))
+            finally:
+                self._silent.pop(scope, None)
+        if scope.cancelled_caught:
+            log.warning("too many connections; closed one that never asked anything", peer=peer, limit=self.max_waiting)
+        return None
+
+    def _close_a_silent_one(self) -> bool:
+        """Make room at the cost of the connection that has been silent for longest, if there is one."""
+        longest = next(iter(self._silent), None)
+        if longest is None:
+            return False
+        del self._silent[longest]
+        longest.cancel()
+        return True
 
     async def dial(
         self,
@@ -88,7 +114,6 @@ class Service:
         attempts: int,
         interval: float = INTERVAL,
         name_attempts: int = NAME_ATTEMPTS,
-        status_seconds: float = STATUS_EVERY,
     ) -> None:
         """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
         while True:
@@ -98,30 +123,30 @@ class Service:
                     attempts=attempts,
                     interval=interval,
                     name_attempts=name_attempts,
-                    status_every=status_seconds,
+                    status_every=self.status_seconds,
                     on_wait=self.note,
                 )
             channel = aio.TrioChannel(sock, self.max_frame)
             self.say(f"🔗 Model connected to SIM server at {address}")
             try:
-                farewell = await self._serve_patiently(channel, address, status_seconds)
+                farewell = await self._serve_patiently(channel, address)
             finally:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                     await channel.aclose()
-            self._log_end(farewell, str(address))
+            self._log_end(farewell, address)
             if not self._should_dial_again(farewell, address):
                 return
             self.note(f"the simulator at {address} went away without a goodbye ({farewell.detail}); dialing it again")
             await trio.sleep(interval)
 
-    async def _serve_patiently(self, channel: aio.TrioChannel, address: Address, every: float) -> Farewell:
+    async def _serve_patiently(self, channel: aio.TrioChannel, address: Address) -> Farewell:
         """Serve; until its first request, say now and then that it is silent: it may be busy with another model."""
-        session = self._session(channel, str(address))
+        session = self._session(channel, address, None)
 
         async def say_that_it_is_silent() -> None:
             begun = trio.current_time()
             while True:
-                await trio.sleep(every)
+                await trio.sleep(self.status_seconds)
                 if session.requests:
                     return
                 waited = trio.current_time() - begun
@@ -141,10 +166,19 @@ class Service:
         # A stock simulator closes when the run is over, and so does any before its first request.
         return farewell.ending is Ending.LOST
 
-    def _session(self, channel: aio.TrioChannel, peer: str) -> Session:
-        return Session(channel, self.runner, self.features, peer, self.tally, self.max_frame)
+    def _session(self, channel: aio.TrioChannel, peer: Address, line: Line | None) -> Session:
+        return Session(
+            channel,
+            self.runner,
+            self.policy_name,
+            str(peer),
+            self.tally,
+            max_frame=self.max_frame,
+            line=line,
+            status_seconds=self.status_seconds,
+        )
 
-    def _log_end(self, farewell: Farewell, peer: str) -> None:
+    def _log_end(self, farewell: Farewell, peer: Address) -> None:
         write = log.info if farewell.ending in (Ending.BYE, Ending.STOCK_EOF) else log.warning
         write("connection ended", peer=peer, why=farewell.detail, requests=farewell.requests)
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import trio
+
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer
 from framing.session import BYE, GET, RESET, Ending, Features, Kind, Peer, Request, ResponderSession, State
-from model_endpoint.dispatcher import Dispatcher
+from model_endpoint.line import Line, Place
 from model_endpoint.logs import EventLog
+from model_endpoint.policy import Call, Seat
 from model_endpoint.policy_thread import PolicyRunner
 from robopro_eval.transport.aio import TrioChannel
+from robopro_eval.transport.retry import STATUS_EVERY
 
 LAST_WORD_SECONDS = 1.0  # for a reply to a peer that broke the wire or said goodbye: it may not read any more
+GAVE_UP = "the simulator gave up its place in the line; the policy was not called"
 
 log = EventLog("sessions")
 
@@ -54,42 +59,53 @@ class Tally:
 
 @dataclass
 class Session:
-    """Serves one connection. ``peer`` names it in the log."""
+    """Serves one connection. ``peer`` names it in the log.
+
+    ``line`` is the one to wait in where the policy serves one simulator at a time; a simulator that can read it is told
+    its place at once, when it changes, and every ``status_seconds``.
+    """
 
     channel: TrioChannel
     runner: PolicyRunner
-    features: Features
+    policy_name: str
     peer: str
     tally: Tally
     max_frame: int = DEFAULT_MAX_FRAME
+    line: Line | None = None
+    status_seconds: float = STATUS_EVERY
     _wire: ResponderSession = field(init=False)
+    _seat: Seat = field(init=False)
+    _place: Place | None = field(init=False, default=None)
+    _ahead: memoryview | None = field(init=False, default=None)  # a frame that came while the last one waited
     _episode: str | None = field(init=False, default=None)
     _requests: int = field(init=False, default=0)
-    _introduced: bool = field(init=False, default=False)
+    _served: bool = field(init=False, default=False)
     _errors_shown: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self._wire = ResponderSession(self.features, max_frame=self.max_frame)
+        self._wire = ResponderSession(Features(self.policy_name), max_frame=self.max_frame)
+        self._seat = Seat(self.peer)
 
     async def serve(self, first: memoryview | None = None) -> Farewell:
         """Answer until the peer is done or gone; never raises for anything the peer or the policy does.
 
-        ``first`` is a frame that was read already, while the connection waited for its turn.
+        ``first`` is a frame that was read already.
         """
+        self._ahead = first
         owed = False
         try:
             while True:
-                body = await self.channel.receive(None) if first is None else first
-                first = None
-                request = self._wire.receive(body)
-                del body  # arrays of the request keep what they need of it
+                request = self._wire.receive(await self._next_frame())
                 self._requests += 1
-                self.tally.simulators += self._requests == 1
                 if request.cmd == BYE and not request.is_stock:
                     await self._last_word(self._wire.result(None))
                     return self._farewell(Ending.BYE, "the simulator said it is done")
                 owed = True
-                await self.channel.send(await self._answer(request), None)
+                if await self._has_its_turn():
+                    await self.channel.send(await self._answer(request), None)
+                else:
+                    await self.channel.send(self._wire.error(GAVE_UP, None, Kind.SKIPPED), None)
+                del request  # its arrays may be the policy's by now, and need not live any longer for us
                 owed = False
         except (PeerGone, DeadlineExceeded) as error:
             ending = self._wire.received_eof()
@@ -99,6 +115,9 @@ class Session:
             if self._wire.state is State.BROKEN:  # else not even a frame arrived, and nothing we frame will be read
                 await self._last_word(self._wire.protocol_error(str(error)))
             return self._farewell(None, str(error))
+        finally:
+            self._leave_line()
+            self.runner.leave(self._seat)
 
     @property
     def requests(self) -> int:
@@ -108,39 +127,95 @@ class Session:
     def _farewell(self, ending: Ending | None, detail: str) -> Farewell:
         return Farewell(ending, detail, self._wire.peer is Peer.OURS, self._requests)
 
+    async def _next_frame(self) -> memoryview:
+        frame, self._ahead = self._ahead, None
+        return await self.channel.receive(None) if frame is None else frame
+
+    async def _has_its_turn(self) -> bool:
+        """Wait for it; False if the simulator, instead of waiting, sends something else: its goodbye."""
+        if self.line is None:
+            return True
+        if self._place is None:
+            self._place = self.line.join()
+        if self._place.number == 0:
+            return True
+        log.info("waits for its turn", peer=self.peer, place=self._place.number, of=self.line.waiting)
+        gone: PeerGone | DeadlineExceeded | ProtocolError | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                nonlocal gone
+                try:
+                    self._ahead = await self.channel.receive(None)
+                except (PeerGone, ProtocolError) as error:  # kept and raised outside: a nursery would wrap it
+                    gone = error
+                if gone is not None or self._wire.peer is Peer.OURS:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            try:
+                await self._wait_in_line(self.line, self._place)
+            except (PeerGone, DeadlineExceeded) as error:
+                gone = error
+            nursery.cancel_scope.cancel()
+        if gone is not None:
+            raise gone
+        if self._place.number == 0:
+            return True
+        self._leave_line()
+        return False
+
+    async def _wait_in_line(self, line: Line, place: Place) -> None:
+        while place.number:
+            notice = self._wire.wait(place.number, line.waiting)
+            if notice is not None:
+                await self.channel.send(notice, self.status_seconds)
+            number = place.number
+            with trio.move_on_after(self.status_seconds):
+                while place.number == number:
+                    await place.moved()
+
+    def _leave_line(self) -> None:
+        if self._place is not None:
+            self._place.leave()
+            self._place = None
+
     async def _answer(self, request: Request) -> list[Buffer]:
         self.tally.calls += 1
-        try:
-            self._check_episode(request)
-            if request.cmd == RESET:
-                self._episode = None  # until it succeeds, no episode is active
-            timed = await self.runner.run(lambda dispatcher: _work(dispatcher, request))
-            if not (request.is_stock or self._introduced):
-                # Only now: an attribute that the first reset creates belongs to what the policy offers.
-                self._wire.features = (await self.runner.run(Dispatcher.features)).value
-                self._introduced = True
-        except PolicyError as error:
+        self.tally.simulators += not self._served
+        self._served = True
+        stale = self._stale(request)
+        if stale is not None:
+            return self._refuse(request, stale, None, Kind.STALE_EPISODE)
+        begins = request.episode.get("id") if request.episode is not None else self._episode
+        if request.cmd == RESET:
+            self._episode = None  # until it succeeds, no episode is active
+        call = Call(self._seat, request, begins if isinstance(begins, str) else None)
+        await self.runner.run(call)
+        if call.features is not None:
+            self._wire.features = call.features
+        if isinstance(call.error, PolicyError):
+            error = call.error
             return self._refuse(request, str(error), error.remote_traceback, error.kind or Kind.POLICY_ERROR)
         if request.cmd == RESET:
             self._began(request)
-        log.debug("call", peer=self.peer, cmd=request.cmd, seconds=timed.infer_seconds, queued=timed.queue_seconds)
+        log.debug("call", peer=self.peer, cmd=request.cmd, seconds=call.infer_seconds, queued=call.queue_seconds)
         try:
-            return self._wire.result(timed.value, infer_seconds=timed.infer_seconds, queue_seconds=timed.queue_seconds)
+            return self._wire.result(call.value, infer_seconds=call.infer_seconds, queue_seconds=call.queue_seconds)
         except EncodeError as error:
             path = request.args[0] if request.cmd == GET else None
             what = f"the data at {path!r}" if path else f"what {request.cmd}() returned"
-            message = f"{self.features.policy_name}: {what} cannot be sent: {error}"
-            return self._refuse(request, message, None, Kind.CANNOT_SEND)
+            return self._refuse(request, f"{self.policy_name}: {what} cannot be sent: {error}", None, Kind.CANNOT_SEND)
 
-    def _check_episode(self, request: Request) -> None:
-        if request.cmd == RESET and request.episode is not None:
-            return  # it says itself which episode begins
-        if request.episode_id is not None and request.episode_id != self._episode:
-            raise PolicyError(
-                f"{request.cmd} belongs to episode {request.episode_id!r}, but the active episode here is "
-                f"{self._episode!r}; begin it with reset_model",
-                kind=Kind.STALE_EPISODE,
-            )
+    def _stale(self, request: Request) -> str | None:
+        """Why the request belongs to no episode that began here; None if it does."""
+        begins = request.cmd == RESET and request.episode is not None  # it says itself which episode begins
+        if begins or request.episode_id is None or request.episode_id == self._episode:
+            return None
+        return (
+            f"{request.cmd} belongs to episode {request.episode_id!r}, but the active episode here is "
+            f"{self._episode!r}; begin it with reset_model"
+        )
 
     def _began(self, request: Request) -> None:
         if request.episode is not None:
@@ -176,15 +251,3 @@ class Session:
             await self.channel.send(frame, LAST_WORD_SECONDS)
         except (PeerGone, DeadlineExceeded, ProtocolError) as error:
             log.debug("the last word did not arrive", peer=self.peer, error=str(error))
-
-
-def _work(dispatcher: Dispatcher, request: Request) -> object:
-    """What the policy's thread does for one request."""
-    if request.cmd == GET and not request.is_stock:
-        path = request.args[0] if len(request.args) == 1 else None
-        if not isinstance(path, str):
-            raise PolicyError(f"{GET} takes one path, a string", kind=Kind.BAD_ARGUMENTS)
-        return dispatcher.get(path, length=bool(request.kwargs.get("length", False)))
-    if request.cmd == RESET and request.episode is not None:
-        dispatcher.begin_episode(request.episode)
-    return dispatcher.call(request.cmd, request.args, request.kwargs)

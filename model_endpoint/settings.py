@@ -10,6 +10,7 @@ DEFAULT_PORT = 29761
 HANG_SECONDS = 1800.0
 STOP_SECONDS = 3.0
 MAX_WAITING = 64
+UNBATCHED = 1
 
 
 class ModelSettings(ProgramSettings):
@@ -93,6 +94,25 @@ class ModelSettings(ProgramSettings):
         for_policy=False,
     )
 
+    max_batch: int = knob(
+        UNBATCHED,
+        "most get_action calls of different simulators in one inference, for a policy that can batch; only calls that "
+        "are in the queue at the same time, none is waited for",
+        group="Serving several simulators",
+        reason="a batched inference may differ from an unbatched one in the last bits",
+        ge=1,
+        for_policy=False,
+    )
+    max_waiting: int = knob(
+        MAX_WAITING,
+        "connections held at a time, those included that wait for their turn or have not asked anything; where there "
+        "are too many, the ones that never asked go first",
+        group="Serving several simulators",
+        reason="more than the simulators one model can feed, less than what a port scanner opens",
+        ge=1,
+        for_policy=False,
+    )
+
     policy_hang_timeout: float = knob(
         HANG_SECONDS,
         "seconds after which a call of the policy counts as hung: the stacks of all threads are printed and the "
@@ -111,16 +131,13 @@ class ModelSettings(ProgramSettings):
         le=4095,
         for_policy=False,
     )
-    max_waiting: int = knob(
-        MAX_WAITING,
-        "connections held at a time; one is served, the others wait for their turn",
-        group="Limits",
-        reason="more than the simulators one model can feed, less than what a port scanner opens",
-        ge=1,
-        for_policy=False,
-    )
     status_seconds: float = knob(
-        STATUS_EVERY, "seconds between two lines that say what is waited for", group="Limits", gt=0, for_policy=False
+        STATUS_EVERY,
+        "seconds between two lines that say what is waited for, here and to a simulator that waits for its turn",
+        group="Limits",
+        reason="often enough to be reassuring, rare enough for an overnight log",
+        gt=0,
+        for_policy=False,
     )
     stop_seconds: float = knob(
         STOP_SECONDS,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import trio
 
-from framing.session import RequesterSession
-from model_endpoint.dispatcher import Dispatcher
+from framing.errors import PolicyError
+from framing.session import RequesterSession, Wait
 from model_endpoint.loading import PolicyFace
-from model_endpoint.policy_thread import Timed
+from model_endpoint.policy import Call, Policy, Seat, answer
 from robopro_eval.transport.aio import TrioChannel
-
-T = TypeVar("T")
 
 
 class Counter:
@@ -58,12 +55,18 @@ class Counter:
 class InPlace:
     """A policy runner without a thread."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self.dispatcher = dispatcher
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
-    async def run(self, work: Callable[[Dispatcher], T]) -> Timed[T]:
+    async def run(self, call: Call) -> None:
         await trio.lowlevel.checkpoint()
-        return Timed(work(self.dispatcher), 0.25, 0.5)
+        answer(self.policy, [call])
+        if call.error is not None and not isinstance(call.error, PolicyError):
+            raise call.error
+        call.queue_seconds, call.infer_seconds = 0.25, 0.5
+
+    def leave(self, seat: Seat) -> None:
+        seat.leave()
 
 
 class Upgraded:
@@ -72,10 +75,13 @@ class Upgraded:
     def __init__(self, channel: TrioChannel) -> None:
         self.channel = channel
         self.wire = RequesterSession()
+        self.told: list[tuple[int, int | None]] = []  # places in the line, as they were told
 
     async def ask(self, frame: list[bytes | bytearray | memoryview]) -> object:
         await self.channel.send(frame, 5.0)
-        return self.wire.receive(await self.channel.receive(5.0)).value
+        while isinstance(reply := self.wire.receive(await self.channel.receive(None)), Wait):
+            self.told.append((reply.place, reply.of))
+        return reply.value
 
     async def call(self, cmd: str, *args: object, **kwargs: object) -> object:
         return await self.ask(self.wire.request(cmd, args, kwargs))
@@ -87,6 +93,10 @@ class Upgraded:
         return await self.ask(self.wire.get(path, length=length))
 
 
-def counting_dispatcher() -> tuple[Counter, Dispatcher]:
+def toy_policy(model: object) -> Policy:
+    return Policy(PolicyFace("toy", Path("/toy"), types.ModuleType("toy")), model)
+
+
+def counting_policy() -> tuple[Counter, Policy]:
     model = Counter()
-    return model, Dispatcher(PolicyFace("toy", Path("/toy"), types.ModuleType("toy")), model)
+    return model, toy_policy(model)

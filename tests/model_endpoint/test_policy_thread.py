@@ -2,38 +2,55 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from model_helpers import Counter, counting_dispatcher
+from model_helpers import toy_policy
 
-from model_endpoint.dispatcher import Dispatcher
+from framing.errors import PolicyError
+from framing.session import Request
+from model_endpoint.policy import Call, Policy, Seat
 from model_endpoint.policy_thread import PolicyThread
 
 
+class Doer:
+    """Does what it is told to, on the policy's thread."""
+
+    def reset_model(self) -> None:
+        pass
+
+    def do(self, work: Callable[[], object]) -> object:
+        return work()
+
+
+async def do(thread: PolicyThread, work: Callable[[], object], seat: Seat | None = None) -> Call:
+    call = Call(seat or Seat("sim:1"), Request("do", (work,)))
+    await thread.run(call)
+    return call
+
+
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[PolicyThread, Counter, list[int]]]:
-    """A started thread, its policy, and the thread on which it was built."""
+async def running(model: object = None, max_batch: int = 1) -> AsyncIterator[tuple[PolicyThread, list[int]]]:
+    """A started thread, and the idents of the thread on which its policy was built."""
     where: list[int] = []
-    model, dispatcher = counting_dispatcher()
 
-    def build() -> Dispatcher:
+    def build() -> Policy:
         where.append(threading.get_ident())
-        return dispatcher
+        return toy_policy(model or Doer())
 
-    thread = PolicyThread(build)
+    thread = PolicyThread(build, max_batch)
     with trio.fail_after(60):
         await thread.start()
-        yield thread, model, where
+        yield thread, where
     assert thread.stop(5.0)
 
 
 async def test_the_policy_is_built_and_called_on_one_thread_that_is_not_trios() -> None:
-    async with running() as (thread, _, where):
+    async with running() as (thread, where):
         for _ in range(3):
-            where.append((await thread.run(lambda _: threading.get_ident())).value)
+            where.append((await do(thread, threading.get_ident)).value)
         assert len(set(where)) == 1
         assert where[0] != threading.get_ident()
 
@@ -42,31 +59,44 @@ async def test_calls_from_many_tasks_never_overlap() -> None:
     inside: list[int] = []
     most: list[int] = []
 
-    def work(_: Dispatcher) -> None:
+    def work() -> None:
         inside.append(1)
         most.append(len(inside))
         time.sleep(0.002)
         inside.pop()
 
-    async with running() as (thread, _, _), trio.open_nursery() as nursery:
+    async with running() as (thread, _), trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(thread.run, work)
+            nursery.start_soon(do, thread, work)
     assert len(most) == 20
     assert max(most) == 1
 
 
-async def test_what_the_work_raises_comes_back_and_the_thread_lives_on() -> None:
-    def fail(_: Dispatcher) -> None:
+async def test_what_the_policy_raises_comes_back_and_the_thread_lives_on() -> None:
+    def fail() -> None:
         raise LookupError("not here")
 
-    async with running() as (thread, _, _):
-        with pytest.raises(LookupError, match="not here"):
-            await thread.run(fail)
-        assert (await thread.run(lambda dispatcher: dispatcher.call("add", (1, 2)))).value == 3
+    async with running() as (thread, _):
+        call = await do(thread, fail)
+        assert isinstance(call.error, PolicyError)
+        assert str(call.error) == "toy.do() failed: LookupError: not here"
+        assert call.value is None
+        assert (await do(thread, lambda: 3)).value == 3
+
+
+async def test_a_defect_of_ours_is_raised_where_the_call_is_awaited() -> None:
+    class Broken(Seat):
+        def session(self, policy: Policy) -> object:  # type: ignore[override]
+            raise AssertionError("a defect")
+
+    async with running() as (thread, _):
+        with pytest.raises(AssertionError, match="a defect"):
+            await do(thread, lambda: 3, Broken("sim:2"))
+        assert (await do(thread, lambda: 3)).value == 3
 
 
 async def test_what_loading_raises_comes_out_of_start() -> None:
-    def build() -> Dispatcher:
+    def build() -> Policy:
         raise RuntimeError("no weights")
 
     thread = PolicyThread(build)
@@ -79,47 +109,75 @@ async def test_a_cancelled_call_finishes_for_nobody_and_a_queued_one_never_start
     release, entered = threading.Event(), threading.Event()
     ran: list[str] = []
 
-    def slow(_: Dispatcher) -> str:
+    def slow() -> str:
         entered.set()
         assert release.wait(60.0)
         ran.append("slow")
         return "late"
 
-    async with running() as (thread, _, _):
+    async with running() as (thread, _):
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(thread.run, slow)
+                nursery.start_soon(do, thread, slow)
                 await trio.to_thread.run_sync(entered.wait)
-                nursery.start_soon(thread.run, lambda _: ran.append("queued"))
+                nursery.start_soon(do, thread, lambda: ran.append("queued"))
                 await trio.testing.wait_all_tasks_blocked()
                 scope.cancel()
         assert scope.cancelled_caught
         release.set()
-        assert (await thread.run(lambda _: "next")).value == "next"
+        assert (await do(thread, lambda: "next")).value == "next"
         assert ran == ["slow"]
 
 
 async def test_times_are_measured() -> None:
-    async with running() as (thread, _, _), trio.open_nursery() as nursery:
-        nursery.start_soon(thread.run, lambda _: time.sleep(0.1))
+    async with running() as (thread, _), trio.open_nursery() as nursery:
+        nursery.start_soon(do, thread, lambda: time.sleep(0.1))
         await trio.testing.wait_all_tasks_blocked()
-        timed = await thread.run(lambda _: time.sleep(0.02))
-        assert timed.infer_seconds >= 0.02
-        assert timed.queue_seconds > 0.05
+        call = await do(thread, lambda: time.sleep(0.02))
+        assert call.infer_seconds >= 0.02
+        assert call.queue_seconds > 0.05
 
 
-async def test_a_busy_thread_says_so_and_is_not_waited_for() -> None:
+async def test_a_busy_thread_says_with_what_and_is_not_waited_for() -> None:
     release, entered = threading.Event(), threading.Event()
 
-    def slow(_: Dispatcher) -> None:
+    def slow() -> None:
         entered.set()
         release.wait(60.0)
 
-    async with running() as (thread, _, _), trio.open_nursery() as nursery:
-        assert thread.busy_seconds() == 0.0
-        nursery.start_soon(thread.run, slow)
+    async with running() as (thread, _), trio.open_nursery() as nursery:
+        assert thread.busy() is None
+        nursery.start_soon(thread.run, Call(Seat("node-a:4711"), Request("do", (slow,)), "cell/7#1"))
         await trio.to_thread.run_sync(entered.wait)
         await trio.sleep(0.02)
-        assert thread.busy_seconds() >= 0.02
+        busy = thread.busy()
+        assert busy is not None
+        assert busy.what == "do of node-a:4711 in episode 'cell/7#1'"
+        assert busy.seconds >= 0.02
         assert thread.stop(0.0) is False
         release.set()
+
+
+async def test_a_session_is_made_and_dropped_on_the_policys_thread() -> None:
+    where: list[tuple[str, int]] = []
+
+    class Session(Doer):
+        def __init__(self) -> None:
+            where.append(("made", threading.get_ident()))
+
+        def __del__(self) -> None:
+            where.append(("dropped", threading.get_ident()))
+
+    class Model:
+        def new_session(self) -> Session:
+            return Session()
+
+    async with running(Model()) as (thread, built):
+        where.clear()  # of the try at loading
+        seat = Seat("sim:1")
+        assert (await do(thread, lambda: 1, seat)).value == 1
+        assert (await do(thread, lambda: 2, seat)).value == 2
+        assert isinstance((await do(thread, lambda: 1 / 0, seat)).error, PolicyError)  # whose frames know the session
+        thread.leave(seat)
+        await do(thread, lambda: 3)
+        assert where[:2] == [("made", built[0]), ("dropped", built[0])]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from model_helpers import Counter, InPlace, Upgraded, counting_dispatcher
+from model_helpers import Counter, InPlace, Upgraded, counting_policy
 from trio import socket as trio_socket
 
 from framing.codec import numpy_to_json
@@ -21,13 +21,20 @@ from robopro_eval.transport.addresses import Address
 class Host:
     """A service, what it said, and its policy."""
 
-    def __init__(self, max_waiting: int = 8) -> None:
+    def __init__(self, max_waiting: int = 8, status_seconds: float = 30.0) -> None:
         self.model: Counter
-        self.model, dispatcher = counting_dispatcher()
+        self.model, policy = counting_policy()
         self.said: list[str] = []
         self.noted: list[str] = []
         self.service = Service(
-            InPlace(dispatcher), dispatcher.features(), self.said.append, self.noted.append, 1 << 20, max_waiting
+            InPlace(policy),
+            policy.name,
+            policy.has_sessions,
+            self.said.append,
+            self.noted.append,
+            max_frame=1 << 20,
+            max_waiting=max_waiting,
+            status_seconds=status_seconds,
         )
 
     @property
@@ -43,10 +50,10 @@ class Host:
 
 @asynccontextmanager
 async def listening(max_waiting: int = 8, status_seconds: float = 30.0) -> AsyncIterator[Host]:
-    host = Host(max_waiting)
+    host = Host(max_waiting, status_seconds)
 
     async def listen() -> None:
-        await host.service.listen(Address("localhost", 0), status_seconds=status_seconds)
+        await host.service.listen(Address("localhost", 0))
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -132,16 +139,33 @@ async def test_connections_that_never_ask_or_ask_nonsense_cost_nothing(capsys: p
     assert "Traceback" not in text
 
 
-async def test_more_connections_than_allowed_are_turned_away() -> None:
+async def test_more_simulators_than_allowed_are_turned_away() -> None:
     async with listening(max_waiting=2) as host:
-        kept = [await host.connect() for _ in range(2)]
-        await trio.sleep(0.01)
-        assert await eof(await host.connect())
-        kept[0].close()
-        await trio.sleep(0.01)
+        first, second = await host.simulator(), await host.simulator()
+        await first.call("reset_model")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(second.call, "reset_model")
+            while not second.told:
+                await trio.sleep(0.001)
+            assert await eof(await host.connect())
+            await first.ask(first.wire.bye())
+        await second.ask(second.wire.bye())
+        third = await host.simulator()
+        await third.call("reset_model")
+
+
+async def test_peers_that_never_ask_make_room_for_a_simulator_the_oldest_first() -> None:
+    async with listening(max_waiting=2) as host:
+        silent = [await host.connect() for _ in range(2)]
+        while len(host.said) < 3:
+            await trio.sleep(0.001)
         sim = await host.simulator()
         await sim.call("reset_model")
-        kept[1].close()
+        assert await eof(silent[0])
+        other = await host.connect()  # as silent as they, but younger
+        assert await eof(silent[1])
+        assert await sim.call("add", 1, 1) == 2
+        other.close()
 
 
 async def test_a_line_says_that_nobody_came_yet_and_stops_when_someone_did() -> None:
@@ -233,12 +257,12 @@ async def test_an_upgraded_simulator_that_vanished_is_dialed_again() -> None:
 
 
 async def test_a_silent_simulator_is_said_to_be_silent() -> None:
-    host, simulator = Host(), Simulator()
+    host, simulator = Host(status_seconds=0.02), Simulator()
     with trio.fail_after(60), simulator.listener:
         async with trio.open_nursery() as nursery:
 
             async def dial() -> None:
-                await host.service.dial(simulator.address, attempts=3, status_seconds=0.02)
+                await host.service.dial(simulator.address, attempts=3)
 
             nursery.start_soon(dial)
             sim = Upgraded(aio.TrioChannel(await simulator.accept()))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from model_helpers import Counter, InPlace, Upgraded, counting_dispatcher
+from model_helpers import Counter, InPlace, Upgraded, counting_policy
 
 from framing.codec import json_to_numpy, numpy_to_json
 from framing.errors import PolicyError
@@ -43,10 +43,10 @@ class World:
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
-    model, dispatcher = counting_dispatcher()
+    model, policy = counting_policy()
     ours, theirs = trio.testing.memory_stream_pair()
-    here = World(InPlace(dispatcher), model, theirs)
-    session = Session(TrioChannel(ours), here.runner, dispatcher.features(), "sim:1", here.tally)
+    here = World(InPlace(policy), model, theirs)
+    session = Session(TrioChannel(ours), here.runner, policy.name, "sim:1", here.tally)
 
     async def serve() -> None:
         here.farewell = await session.serve()

@@ -17,11 +17,12 @@ from model_helpers import InPlace
 from framing.session import RequesterSession
 from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import PolicyFace, PolicyLoadError, load_face, load_model
+from model_endpoint.policy import Policy
 from model_endpoint.sessions import Farewell, Session, Tally
 from robopro_eval.transport.aio import TrioChannel
 from robopro_eval.transport.blocking import BlockingChannel
 from sim_endpoint.model_client import ModelClient
-from sim_endpoint.model_source import EpisodeInfo, LocalModel, ModelSource, RemoteModel
+from sim_endpoint.model_source import EpisodeInfo, LocalModel, ModelSource, Patience, RemoteModel
 
 WINDOWED = """
     import numpy as np
@@ -400,16 +401,16 @@ async def test_a_wrapper_acts_over_the_socket_as_with_the_model_in_its_hand(name
     # Pictures arrive contiguous, which changes the order of a float sum and so, at most, its last bits.
     np.testing.assert_allclose(local, truth, rtol=1e-12)
 
-    dispatcher = Dispatcher(face, load_model(face, {}))
+    policy = Policy(face, load_model(face, {}))
     ours, theirs = socket.socketpair()
     ended: list[Farewell] = []
 
     async def serve() -> None:
         channel = TrioChannel(trio.socket.from_stdlib_socket(ours))
-        ended.append(await Session(channel, InPlace(dispatcher), dispatcher.features(), "sim", Tally()).serve())
+        ended.append(await Session(channel, InPlace(policy), policy.name, "sim", Tally()).serve())
 
     def simulate() -> np.ndarray:
-        remote = RemoteModel(BlockingChannel(theirs), RequesterSession(), timeout=10.0, peer="model")
+        remote = RemoteModel(BlockingChannel(theirs), RequesterSession(), patience=Patience(10.0, 10.0), peer="model")
         remote.handshake()
         actions = through(remote, face)
         remote.close(goodbye=True)
