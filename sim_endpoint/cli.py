@@ -19,9 +19,10 @@ from sim_endpoint.episode import EpisodeRunner
 from sim_endpoint.interrupt import Interruption, first_signal_interrupts, leave_at_once
 from sim_endpoint.model_source import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
-from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder, summary
+from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder
 from sim_endpoint.runner import ControllerSupply, FixedSupply, LinkSupply, Run
 from sim_endpoint.settings import SimSettings
+from sim_endpoint.summary import summary
 
 DESCRIPTION = (
     "Run episodes of a task in simulation and ask a model for the actions: over a socket that either side opens, or "

@@ -1,4 +1,4 @@
-"""The folder of a run: metrics, attempts, videos, manifest, and the summary for a person."""
+"""The folder of a run: metrics, attempts, videos and manifest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import json
 import os
 import platform
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from robopro_eval.console.errors import UserError
-from robopro_eval.console.tables import percent, seconds, two_columns
-from robopro_eval.records import AttemptRecord, EpisodeRecord, append_jsonl, coverage_bounds, wilson_interval
+from robopro_eval.records import AttemptRecord, EpisodeRecord, append_jsonl
 from robopro_eval.settings.program import package_version
 
 METRICS, ATTEMPTS, RESULT, MANIFEST = "_metrics.jsonl", "_attempts.jsonl", "_result.txt", "manifest.json"
@@ -141,65 +139,3 @@ def environment_facts(environ: Mapping[str, str]) -> dict[str, object]:
         "command": sys.argv,
         "environment": variables,
     }
-
-
-def summary(
-    records: Sequence[EpisodeRecord],
-    *,
-    benchmark: str,
-    task: str,
-    config: str,
-    planned: int,
-    wall_seconds: float,
-    step_lim: int | None = None,
-) -> str:
-    """The table at the end of a run. `step_lim`: episodes were cut there, not at the task's own limit."""
-    n = len(records)
-    rows = [("task", f"{task} ({config})"), ("episodes", f"{n}" if n == planned else f"{n} of {planned}")]
-    if step_lim is not None:
-        rows.append(("step limit", f"{step_lim}, set by hand: not comparable with runs under the task's own limit"))
-    successes = sum(record.success for record in records)
-    rows.append(("SR", _rate(successes, n)))
-    hard = [record.hard_success for record in records if record.hard_success is not None]
-    rows.append(("HSR", _rate(sum(hard), len(hard)) if hard else "not measured"))
-    if successes < n:
-        rows.append(("failed", _reasons(records)))
-    if n < planned:
-        low, high = coverage_bounds(successes, n, planned)
-        rows.append(("coverage", f"{percent(n / planned)}; SR {percent(low)} if every missing episode failed"))
-        rows.append(("", f"(at most {percent(high)})"))
-    if n:
-        rows.append(("mean steps", f"{sum(record.steps for record in records) / n:.1f}"))
-        total = sum(record.wall_seconds for record in records)
-        rows.append(("per episode", f"{total / n:.2f} s"))
-        rows.append(("time split", _split(records, total)))
-    rows.append(("run took", seconds(wall_seconds)))
-    return two_columns(f"{benchmark}: {task}", rows)
-
-
-def _rate(successes: int, n: int) -> str:
-    low, high = wilson_interval(successes, n)
-    if n == 0:
-        return "no episode was scored"
-    return f"{percent(successes / n)} ({successes}/{n}), 95 % interval {percent(low)} to {percent(high)}"
-
-
-def _reasons(records: Sequence[EpisodeRecord]) -> str:
-    """``3 step_limit, 2 policy_error``: whether the policy was not good enough or did not run at all."""
-    reasons = [(record.reason or "no reason given").split(":")[0] for record in records if not record.success]
-    return ", ".join(f"{count} {reason}" for reason, count in Counter(reasons).most_common())
-
-
-def _split(records: Sequence[EpisodeRecord], total: float) -> str:
-    if not any(record.calls for record in records):
-        return "simulator only, no model was asked"
-    simulator = sum(record.sim_seconds for record in records)
-    parts = [f"simulator {percent(simulator / total)}"]
-    wires = [record.wire_seconds for record in records if record.wire_seconds is not None]
-    models = [record.model_seconds for record in records if record.model_seconds is not None]
-    if len(wires) == len(models) == len(records):
-        parts += [f"wire {percent(sum(wires) / total)}", f"model {percent(sum(models) / total)}"]
-    else:
-        calls = sum(record.call_seconds for record in records)
-        parts.append(f"wire and model {percent(calls / total)} (a stock model does not tell them apart)")
-    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""The table at the end, the folder, and the manifest."""
+"""The folder of a run and its manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from robopro_eval.console.errors import UserError
 from robopro_eval.records import EpisodeRecord
-from sim_endpoint.results import ResultsFolder, environment_facts, summary
+from sim_endpoint.results import ResultsFolder, environment_facts
 
 
 def record(success: bool, **fields: Any) -> EpisodeRecord:
@@ -20,41 +20,6 @@ def record(success: bool, **fields: Any) -> EpisodeRecord:
         "calls": 3,
     }  # fmt: skip
     return EpisodeRecord(**base | fields)
-
-
-def table(records: list[EpisodeRecord], planned: int) -> str:
-    return summary(records, benchmark="tabletop", task="t", config="c", planned=planned, wall_seconds=10.0)
-
-
-def test_a_whole_run() -> None:
-    text = table([record(True), record(False), record(True, hard_success=False)], 3)
-    assert "66.7 % (2/3), 95 % interval 20.8 % to 93.9 %" in text  # scipy.stats.binomtest(2, 3), method wilson
-    assert "33.3 % (1/3)" in text
-    assert "simulator 50.0 %, wire 12.5 %, model 37.5 %" in text
-    assert "2.00 s" in text
-    assert "coverage" not in text
-
-
-def test_why_episodes_failed() -> None:
-    reasons = ["step_limit", "policy_error: ValueError: nan", "policy_error: KeyError: 'x'", None]
-    text = table([record(True), *(record(False, reason=reason) for reason in reasons)], 5)
-    assert "2 policy_error, 1 step_limit, 1 no reason given" in text
-    assert "failed" not in table([record(True)], 1)
-
-
-def test_what_is_missing_is_bounded() -> None:
-    text = table([record(True)], 4)
-    assert "1 of 4" in text
-    assert "25.0 %; SR 25.0 % if every missing episode failed" in text
-
-
-def test_a_stock_model_does_not_split_its_time() -> None:
-    assert "wire and model 50.0 %" in table([record(True, wire_seconds=None, model_seconds=None)], 1)
-
-
-def test_collisions_not_measured_and_nothing_scored() -> None:
-    assert "not measured" in table([record(True, hard_success=None)], 1)
-    assert "no episode was scored" in table([], 2)
 
 
 def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
@@ -73,12 +38,6 @@ def test_only_a_whole_run_leaves_the_file_that_robotwins_scripts_take_as_final(t
     assert (folder.path / "_result.txt").read_text().split("\n\n")[1:] == [
         "Instruction Type: unseen", "Eval seeds: 7 8", "0.5",
     ]  # fmt: skip
-
-
-def test_a_step_limit_set_by_hand_is_told_beside_the_rates() -> None:
-    text = summary([record(True)], benchmark="tabletop", task="t", config="c", planned=1, wall_seconds=1.0, step_lim=31)
-    assert "31, set by hand" in text
-    assert "set by hand" not in table([record(True)], 1)
 
 
 def test_a_manifest_that_cannot_be_written_is_named(tmp_path: Path) -> None:
