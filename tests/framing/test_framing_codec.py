@@ -15,8 +15,10 @@ import stock_peer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from framing.binary import decode_body, encode_binary
 from framing.codec import json_to_numpy, numpy_to_json
 from framing.decoding import CUT_FROM
+from framing.encoding import MAX_DEPTH
 from framing.errors import EncodeError
 
 BIG = np.arange(4 * CUT_FROM, dtype=np.int32)
@@ -287,6 +289,19 @@ def test_writers_that_escape_slashes_or_order_keys_differently_are_understood() 
     data = "\\/\\/\\/\\/" * CUT_FROM
     body = f'{{"shape":[{array.size}],"dtype":"uint8","data":"{data}","__numpy_array__":true}}'
     assert same(json_to_numpy(body.encode()), array)
+
+
+@pytest.mark.parametrize("leaf", [[], {}, np.zeros(3), np.array(1.5), {"__numpy_array__": {"a": [1]}}], ids=str)
+@pytest.mark.parametrize("form", ["json", "binary"])
+def test_whatever_the_writer_lets_pass_is_not_too_deep_for_the_reader(leaf: Any, form: str) -> None:
+    """The descriptor of an array and an escaped dict nest deeper in the text than in the caller's tree."""
+    value, deepest = leaf, 0
+    with pytest.raises(EncodeError, match="nested more than"):  # noqa: PT012 - the last depth that passes is sought
+        for depth in range(MAX_DEPTH + 2):
+            body = numpy_to_json(value, escape=True) if form == "json" else b"".join(encode_binary(value))
+            assert same(decode_body(bytearray(body)), value)
+            value, deepest = [value], depth
+    assert MAX_DEPTH - 6 <= deepest < MAX_DEPTH
 
 
 # ---------------------------------------------------------------- anything at all
