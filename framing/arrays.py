@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import math
 import re
 import sys
@@ -66,9 +67,16 @@ def refusal(array: AnyArray) -> str | None:
         return f"a structured array cannot travel; send its fields {', '.join(dtype.names)} as separate arrays"
     if array.ndim > MAX_DIMENSIONS:
         return f"an array of {array.ndim} dimensions cannot travel; the most is {MAX_DIMENSIONS}"
-    if dtype.itemsize == 0 or not _allowed(str(dtype)):
+    if dtype_text(dtype) is None:
         return f"dtype {dtype} cannot travel; convert it first, for example with .astype(np.float32)"
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_text(dtype: np.dtype[np.generic]) -> str | None:
+    """numpy's text for `dtype`; None if it is not one that travels. Kept, because numpy takes its time over it."""
+    text = str(dtype)
+    return text if dtype.itemsize and _allowed(text) else None
 
 
 def raw_bytes(array: AnyArray) -> memoryview:

@@ -170,6 +170,6 @@ class _Buffers:
         end = self._end + -self._end % ALIGNMENT
         if end > len(self._view):
             raise ProtocolError("a binary message ends before its padding does")
-        if any(self._view[self._end : end]):
+        if self._view[self._end : end] != _padding(self._end):
             raise ProtocolError("a binary message has padding that is not zero")
         self._end = end

@@ -36,7 +36,7 @@ CUT_FROM = 128
 MAX_DIGITS = 4300
 """Longest integer, in decimal digits: CPython's own limit, held here where an interpreter has it switched off."""
 
-_OPENING = re.compile(rb'(?<!\\)"data" ?: ?"')
+_OPENING = re.compile(rb'"data" ?: ?"')
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
 _CHUNK = 1 << 20
 
@@ -71,9 +71,14 @@ def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
     cuts: list[slice] = []
     done = 0
     seek = 0
-    memory, offset = _searchable(view)
+    memory: bytes | bytearray = b""
+    offset = 0
     while (opening := _OPENING.search(view, seek)) is not None:
-        start = opening.end()
+        start = seek = opening.end()
+        if opening.start() and view[opening.start() - 1] == 0x5C:
+            continue
+        if not memory:
+            memory, offset = _searchable(view)
         end = seek = memory.find(b'"', offset + start, offset + len(view)) - offset
         if end < start:  # not found
             break
@@ -88,8 +93,10 @@ def _cut(view: memoryview) -> tuple[bytes, list[slice]]:
 def _searchable(view: memoryview) -> tuple[bytes | bytearray, int]:
     """The memory that `view` is a part of, and where in it; since a memoryview itself has no `find`."""
     memory = view.obj
-    if len(view) and isinstance(memory, (bytes, bytearray)):
+    if isinstance(memory, bytearray) and not view.readonly:
         return memory, address_of(view) - address_of(memory)
+    if isinstance(memory, bytes) and len(memory) == len(view):
+        return memory, 0
     return bytes(view), 0
 
 

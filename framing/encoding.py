@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, encode_data, refusal
+from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, dtype_text, encode_data, refusal
 from framing.errors import EncodeError
 from framing.frames import Buffer
 
@@ -35,6 +35,7 @@ BUFFER = "buffer"
 BYTES = "bytes"
 """What `__numpy_array__` says in the head of a binary body: an array whose contents follow, or bytes that do."""
 
+_WRITER = json.JSONEncoder(check_circular=False)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 # Where an array's data belongs. The text cannot come from anywhere else: a user's dict with this key is refused or
 # escaped, and inside a user's string the quotes are written as \".
@@ -72,7 +73,7 @@ class Lowering:
     def text(self, value: object, root: str) -> bytes:
         """The JSON text of `value`, without the contents of `arrays`. Raises EncodeError."""
         try:
-            return json.dumps(self.lower(value, root, 0), check_circular=False).encode("ascii")
+            return _WRITER.encode(self.lower(value, root, 0)).encode("ascii")
         except RecursionError:  # the caller's own stack is nearly used up
             raise EncodeError(f"{root or 'message'}: nested too deeply for what is left of the stack") from None
         except ValueError as problem:  # an integer beyond the interpreter's digit limit
@@ -81,13 +82,12 @@ class Lowering:
     def lower(self, value: object, path: Path, depth: int) -> object:
         if type(value) in _PLAIN:
             return value
-        if depth > MAX_DEPTH:
-            raise EncodeError(f"{_shown(path)}: nested more than {MAX_DEPTH} deep (does it contain itself?)")
         if isinstance(value, np.ndarray):
-            return self._array(value, path)
+            return self._array(value, path, depth)
         if isinstance(value, dict):
             return self._dict(value, path, depth)
         if isinstance(value, (list, tuple)):
+            _check_depth(path, depth + 1)
             return [
                 item if type(item) in _PLAIN else self.lower(item, (path, index), depth + 1)
                 for index, item in enumerate(value)
@@ -101,19 +101,21 @@ class Lowering:
         if isinstance(value, np.floating):
             return float(value)
         if self._binary and isinstance(value, (bytes, bytearray)):
+            _check_depth(path, depth + 1)
             self._set_aside(np.frombuffer(value, np.uint8), path)
             return {MARKER: BYTES, "size": len(value)}
         raise EncodeError(f"{_shown(path)}: {_advice(value)}")
 
-    def _array(self, array: AnyArray, path: Path) -> dict[str, object]:
+    def _array(self, array: AnyArray, path: Path, depth: int) -> dict[str, object]:
+        _check_depth(path, depth + 2)  # the descriptor, and the list of its shape
         reason = refusal(array)
         if reason is not None:
             raise EncodeError(f"{_shown(path)}: {reason}")
         self._set_aside(array, path)
         shape = list(array.shape)
         if self._binary:
-            return {MARKER: BUFFER, "dtype": str(array.dtype), "shape": shape}
-        return {MARKER: True, "data": "", "dtype": str(array.dtype), "shape": shape}
+            return {MARKER: BUFFER, "dtype": dtype_text(array.dtype), "shape": shape}
+        return {MARKER: True, "data": "", "dtype": dtype_text(array.dtype), "shape": shape}
 
     def _set_aside(self, array: AnyArray, path: Path) -> None:
         if len(self.arrays) == MAX_ARRAYS:
@@ -121,6 +123,7 @@ class Lowering:
         self.arrays.append(array)
 
     def _dict(self, mapping: dict[object, object], path: Path, depth: int) -> object:
+        _check_depth(path, depth + 1)
         only_text = True
         for key in mapping:
             if type(key) is not str:
@@ -134,7 +137,8 @@ class Lowering:
                     f"{_shown(path)}: a dict with the key {MARKER!r} cannot travel to a stock peer, which would take "
                     "it for an array; rename the key"
                 )
-            pairs = [[key, self.lower(item, (path, str(key)), depth + 2)] for key, item in mapping.items()]
+            _check_depth(path, depth + 3)
+            pairs = [[key, self.lower(item, (path, str(key)), depth + 3)] for key, item in mapping.items()]
             return {MARKER: ESCAPED, ESCAPED: pairs}
         return {
             key: item if type(item) in _PLAIN else self.lower(item, (path, str(key)), depth + 1)
@@ -157,6 +161,12 @@ class Lowering:
                 raise EncodeError(f"{_shown(path)}: two keys are both written as {text!r}; use strings")
             out[text] = item
         return out
+
+
+def _check_depth(path: Path, deepest: int) -> None:
+    """`deepest`: how many containers the text will have inside one another there. A reader counts the same."""
+    if deepest > MAX_DEPTH:
+        raise EncodeError(f"{_shown(path)}: nested more than {MAX_DEPTH} deep (does it contain itself?)")
 
 
 def _advice(value: object) -> str:

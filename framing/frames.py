@@ -7,12 +7,11 @@ into the memory it offers.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
-
-import numpy as np
 
 from framing.errors import EncodeError, ProtocolError
 
@@ -180,6 +179,7 @@ class _Body:
             first = -(-size // (1 << doublings))
         self._memory = bytearray(first + ALIGNMENT - 1)
         self._start = -address_of(self._memory) % ALIGNMENT
+        self._grown = False
         self._lent = memoryview(self._memory)[:0]
 
     @property
@@ -194,6 +194,7 @@ class _Body:
         self._lent.release()  # memory that is lent out cannot grow
         if self._filled == self._capacity:
             self._memory *= 2
+            self._grown = True
         self._lent = memoryview(self._memory)[self._start + self._filled : self._start + self._capacity]
         return self._lent
 
@@ -211,17 +212,17 @@ class _Body:
 
     def whole(self) -> memoryview:
         self._lent.release()
-        start = -address_of(self._memory) % ALIGNMENT
         view = memoryview(self._memory)
-        if start != self._start:  # growing has moved it
+        start = self._start
+        if self._grown:  # and perhaps moved
+            start = -address_of(self._memory) % ALIGNMENT
             view[start : start + self.size] = view[self._start : self._start + self.size]
         return view[start : start + self.size]
 
 
-def address_of(memory: Buffer) -> int:
-    """Where the first byte of `memory`, which is not empty, lies in the address space."""
-    address: int = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
-    return address
+def address_of(memory: bytearray | memoryview) -> int:
+    """Where the first byte of `memory`, which is writable and not empty, lies in the address space."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def _too_large(size: int, limit: int) -> str:
