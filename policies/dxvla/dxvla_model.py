@@ -6,7 +6,7 @@ The network is handed in, so this file knows neither torch nor weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypedDict
+from typing import NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,8 +47,22 @@ class ObservationWindow(TypedDict):
     intrinsics: NDArray[np.float32]
 
 
+class NetworkInput(NamedTuple):
+    """What the network takes for one action; the fields are arguments of `Network.generate_actions`, with B = 1."""
+
+    input_ids: NDArray[np.int64]
+    image_input: NDArray[np.uint8]
+    image_mask: NDArray[np.bool_]
+    domain_id: NDArray[np.int64]
+    proprio: NDArray[np.float32]
+
+
 class DXVLA:
-    """One policy, one episode at a time: `reset_model`, `set_language`, then window and action in turn."""
+    """One policy, one episode at a time: `reset_model`, `set_language`, then window and action in turn.
+
+    `new_session` makes another one over the same network, for an episode that runs at the same time. `get_action` is
+    `prepare`, `infer` and `finish`, so that the actions of several sessions can come out of one pass of the network.
+    """
 
     def __init__(
         self, network: Network, knobs: Knobs | None = None, provenance: Mapping[str, object] | None = None
@@ -62,6 +76,10 @@ class DXVLA:
         self.instruction: str | None = None
         self._network = network
         self._execution = ChunkExecution(self.knobs)
+
+    def new_session(self) -> DXVLA:
+        """A window, an instruction and a last commanded row of its own; the network is shared."""
+        return DXVLA(self._network, self.knobs, self.provenance)
 
     def reset_model(self) -> None:
         """Forgets the episode: observation, instruction, last commanded row."""
@@ -115,17 +133,34 @@ class DXVLA:
         Raises:
             RuntimeError: there is no observation or no instruction yet.
         """
+        return self.finish(self.infer([self.prepare()])[0])
+
+    def prepare(self) -> NetworkInput:
+        """What `infer` takes of this session. Raises as `get_action`."""
         window = self.observation_window
         if window is None:
             raise RuntimeError("get_action was called before update_observation_window")
         if self.instruction is None:
             raise RuntimeError("get_action was called before set_language")
         images = np.stack([view.transpose(2, 0, 1) for view in window["rgb_list"]])[None]
-        chunk = self._network.generate_actions(
+        return NetworkInput(
             input_ids=encode(self.instruction)[None],
             image_input=images,
             image_mask=np.ones(images.shape[:2], dtype=np.bool_),
             domain_id=np.array([ROBOTWIN_DOMAIN]),
             proprio=window["proprio"][None],
         )
-        return self._execution.rows_to_execute(np.asarray(chunk, dtype=np.float32)[0])
+
+    def infer(self, inputs: Sequence[NetworkInput]) -> list[NDArray[np.float32]]:
+        """One chunk `[num_actions, 20]` for each of `inputs`, which may be of different sessions.
+
+        In one pass where their pictures have one shape, else one after the other.
+        """
+        if len({each.image_input.shape for each in inputs}) > 1:
+            return [self.infer([each])[0] for each in inputs]
+        columns = NetworkInput._make(np.concatenate(column) for column in zip(*inputs, strict=True))
+        return list(np.asarray(self._network.generate_actions(**columns._asdict()), dtype=np.float32))
+
+    def finish(self, chunk: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The rows to execute of this session's chunk."""
+        return self._execution.rows_to_execute(chunk)
