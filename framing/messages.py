@@ -34,6 +34,8 @@ class Peer(enum.Enum):
 class Kind(str, enum.Enum):
     """What an upgraded reply says about itself, in the key `kind`."""
 
+    __str__ = str.__str__  # an f-string writes the word itself, on every Python
+
     OK = "ok"
     POLICY_ERROR = "policy_error"
     UNKNOWN_METHOD = "unknown_method"

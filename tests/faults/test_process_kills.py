@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from evaluations import DIRECTIONS, EVENTS, Direction, Evaluation, Record, check_whole, wait_until
 from counts import Counts
+from evaluations import DIRECTIONS, EVENTS, Direction, Evaluation, Record, check_whole, wait_until
 from programs import Program
 
 LONGEST_DELAY = 0.1
@@ -62,3 +62,28 @@ def test_a_model_killed_in_the_middle_of_episodes(
     invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
     assert 1 <= len(invalid) <= kills
     assert {line["error"] for line in invalid} == {"peer_gone"}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_simulator_killed_in_the_middle_of_episodes(
+    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], counts: Counts
+) -> None:
+    """Started again with EVAL_RESUME_SEEDS=1 every time, beside one model that lives through all of it."""
+    kills, expected = counts.kills, undisturbed[: counts.episodes]
+    evaluation = Evaluation(tmp_path, [int(str(line["seed"])) for line in expected], direction)
+    killer = Killer(evaluation, kills, random.Random(f"simulator {direction}"))
+    resume = {"EVAL_RESUME_SEEDS": "1"}
+    with evaluation.model(think_seconds=0.02) as model:
+        for _ in range(kills):
+            with evaluation.simulator(**resume) as sim:
+                killer.wait(sim, model)
+                sim.send(signal.SIGKILL)
+                assert sim.exit_code() == -signal.SIGKILL
+            assert model.is_running()
+        with evaluation.simulator(**resume) as sim:
+            assert sim.exit_code() == 0
+        if direction == "sim-server":
+            assert model.exit_code() == 0, "a model that dialed ends when the simulator is done"
+        else:
+            assert model.is_running(), "a model that listens serves on"
+    check_whole(evaluation, expected)

@@ -83,9 +83,9 @@ class Evaluation:
             environ["MODEL_SERVER_BIND"] = "0.0.0.0"
         return _start(argv, environ, self.model_host)
 
-    def local(self) -> Program:
+    def local(self, *overrides: str) -> Program:
         """The same run in one process, without a socket."""
-        return self.simulator("--local", "--overrides", "--diary", str(self.folder / "diary.jsonl"))
+        return self.simulator("--local", "--overrides", "--diary", str(self.folder / "diary.jsonl"), *overrides)
 
     def metrics(self) -> list[Record]:
         """The scored episodes so far."""

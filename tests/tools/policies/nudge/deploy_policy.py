@@ -7,8 +7,8 @@ Settings (``--overrides --think_seconds 0.5``):
 
     think_seconds   how long each get_action takes, for tests that interrupt a run
     first_seconds   how much longer the first get_action of the process takes: a policy that compiles
-    misbehave       "", "nan", "shape", "raise", "hang" or "unsendable": what the second query of an episode does
-    misbehave_in    only in the episode whose id ends so ("30001#1"); default: in every one
+    misbehave       what the second query of an episode does: "nan", "shape", "raise", "hang", "stall" or "unsendable",
+                    in every episode, or only in some: "nan@30001,hang@30002#1" (a seed, or one attempt at it)
     sessions        true: the model offers new_session()
     diary           a file that gets a line for every begin, observation and action, with process and episode
 """
@@ -24,6 +24,7 @@ CAMERAS = ("countertop_camera", "left_camera", "right_camera")
 ROWS = 30
 REACH = 0.03  # metres
 FOR_EVER = 3600.0  # seconds; no test waits that long
+STALL = 6.0  # seconds
 
 
 class Nudge:
@@ -42,10 +43,7 @@ class Nudge:
         self._coming = info["id"]
 
     def reset_model(self):
-        self._episode, self._coming = (
-            self._coming,
-            None,
-        )  # a reset outside episodes, when a simulator connects, has none
+        self._episode, self._coming = self._coming, None  # None: a simulator that connects resets before any episode
         self._memory = hashlib.sha256()
         self.observation_window = None
         self.observations = 0
@@ -74,8 +72,8 @@ class Nudge:
         misbehave = self._misbehaviour()
         if misbehave == "raise":
             raise RuntimeError("the nudge policy was asked to raise")
-        if misbehave == "hang":
-            time.sleep(FOR_EVER)
+        if misbehave in ("hang", "stall"):
+            time.sleep(FOR_EVER if misbehave == "hang" else STALL)
         if misbehave == "unsendable":
             return {"chunk": {"left": [1.0, {2.0}]}}
         self._memory.update(f"query {self.queries}".encode())
@@ -92,8 +90,12 @@ class Nudge:
         return chunk
 
     def _misbehaviour(self):
-        concerned = (self._episode or "").endswith(self._settings["misbehave_in"])
-        return self._settings["misbehave"] if self.queries == 2 and concerned else ""
+        attempt = (self._episode or "").rpartition("/")[2]
+        for word in self._settings["misbehave"].split(",") if self.queries == 2 else ():
+            how, _, where = word.partition("@")
+            if not where or attempt == where or attempt.startswith(where + "#"):
+                return how
+        return ""
 
     def _note(self, event, count):
         if self._diary is not None:
@@ -108,7 +110,7 @@ class NudgeWithSessions(Nudge):
 
 def get_model(usr_args):
     settings = {name: float(usr_args.get(name) or 0.0) for name in ("think_seconds", "first_seconds")}
-    settings |= {name: str(usr_args.get(name) or "") for name in ("misbehave", "misbehave_in", "diary")}
+    settings |= {name: str(usr_args.get(name) or "") for name in ("misbehave", "diary")}
     return (NudgeWithSessions if usr_args.get("sessions") else Nudge)(settings)
 
 
