@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from program_process import Program
 
 WritePolicy = Callable[..., Path]
+StartProgram = Callable[..., Program]
 
 
 @pytest.fixture
@@ -40,3 +42,18 @@ def _clean_imports() -> Iterator[None]:
             del sys.modules[name]
     sys.path[:] = path
     sys.meta_path[:] = finders
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[StartProgram]:
+    programs: list[Program] = []
+
+    def run(*arguments: str, script: Sequence[str] = (), **environ: str) -> Program:
+        programs.append(Program(arguments, tmp_path, script, **environ))
+        return programs[-1]
+
+    yield run
+    for program in programs:
+        if program.process.poll() is None:
+            program.process.kill()
+            program.process.wait()
