@@ -28,6 +28,10 @@ ARMS = {
         Arm("to-stock", "our simulator, stock model", "auto", "stock"),
         Arm("from-stock", "stock simulator, our model", "stock", "eval-model"),
         Arm("stock", "RoboPRO's own pair", "stock", "stock"),
+        Arm("openpi", "openpi-client (WebSocket, msgpack)", "openpi", "openpi", foreign=True),
+        Arm("zeromq", "ZeroMQ REQ/REP with npy, as GR00T", "zeromq", "zeromq", foreign=True),
+        Arm("vla-eval", "vla-eval (WebSocket, msgpack)", "vla-eval", "vla-eval", foreign=True),
+        Arm("grpc", "pickle over gRPC", "grpc", "grpc", foreign=True),
     )
 }
 """By name, in the order of the table. The first is what the others are divided by."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from stock_peer import SimClient
@@ -12,6 +12,7 @@ from framing.session import RequesterSession
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.sockets import dial
 from sim_endpoint.model_source import EpisodeInfo, RemoteModel
+from sim_endpoint.settings import Patience
 from wire_benchmark.observations import CHUNK_SHAPE, PROPRIO, Observation
 
 STEP_SECONDS = 60.0
@@ -50,14 +51,14 @@ class FloorClient:
         self._sock.settimeout(None)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def digest(self, observation: Observation) -> str:
-        self._sock.sendall(self._request)
+    def digest(self, observation: Observation) -> str:  # noqa: ARG002 - the protocol's signature
+        self._sock.sendall(self._request.data)
         return self._sock.recv(8, socket.MSG_WAITALL).decode()
 
     def step(self, observation: Observation) -> object:
         self._number[0] = observation.step
-        self._sock.sendall(self._request)
-        into = memoryview(self._reply).cast("B")
+        self._sock.sendall(self._request.data)
+        into = self._reply.data.cast("B")
         while into:
             into = into[self._sock.recv_into(into) :]
         return self._reply
@@ -69,9 +70,14 @@ class FloorClient:
 class OurClient:
     """What `eval-sim` talks through."""
 
-    def __init__(self, port: int, wire: Literal["auto", "json", "stock"]) -> None:
+    def __init__(self, port: int, wire: str) -> None:
         channel = BlockingChannel(dial(("127.0.0.1", port)))
-        self._model = RemoteModel(channel, RequesterSession(wire), timeout=STEP_SECONDS, peer="the model")
+        self._model = RemoteModel(
+            channel,
+            RequesterSession("json" if wire == "json" else "auto"),
+            patience=Patience(STEP_SECONDS, STEP_SECONDS),
+            peer="the model",
+        )
         self._model.handshake()
         self._model.begin_episode(EpisodeInfo("benchmark/0#1", "benchmark", 0))
 

@@ -17,6 +17,8 @@ from wire_benchmark.observations import PAYLOADS, Chunks, Observation, digest
 if TYPE_CHECKING:
     from wire_benchmark.clients import Client
 
+TINY_STEPS = 20
+
 
 class WrongReply(Exception):
     """A reply was not what the policy gives for this observation."""
@@ -24,12 +26,12 @@ class WrongReply(Exception):
 
 def connect(kind: str, port: int, observation: Observation) -> Client:
     """The simulator's side of an arm, connected."""
-    if kind in ("floor", "stock", "auto", "json", "wire-stock"):
+    if kind in ("floor", "stock", "auto", "json"):
         from wire_benchmark import clients
 
         if kind == "floor":
             return clients.FloorClient(port, observation)
-        return clients.StockClient(port) if kind == "stock" else clients.OurClient(port, kind.removeprefix("wire-"))
+        return clients.StockClient(port) if kind == "stock" else clients.OurClient(port, kind)
     from wire_benchmark import foreign
 
     client: Client = foreign.CLIENTS[kind](port)
@@ -40,6 +42,7 @@ class Driver:
     """Does what stdin says."""
 
     def __init__(self, kind: str, port: int, payload: str) -> None:
+        self._kind = kind
         self._observation = Observation(PAYLOADS[payload])
         self._connect: Callable[[], Client] = lambda: connect(kind, port, self._observation)
         self._client: Client | None = None
@@ -47,8 +50,12 @@ class Driver:
         self._step = 0
 
     def connect(self) -> dict[str, object]:
-        """Connect and greet; nothing large has travelled yet."""
+        """Connect and greet; take a few tiny steps, so that what is made once is there. Nothing large travels yet."""
         self._client = self._connect()
+        if self._kind != "floor":  # it knows one size only
+            tiny = Observation(PAYLOADS["chunk"])
+            for _ in range(TINY_STEPS):
+                self._client.step(tiny)
         return {}
 
     def digest(self) -> dict[str, object]:

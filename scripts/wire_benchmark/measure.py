@@ -1,7 +1,7 @@
 """Rounds: every arm takes a short block of steps, then the next round begins.
 
-Whatever else the machine does hits all arms alike, and a ratio is made of two blocks of the same round. The first step of
-a block is not counted: the arm's data have to come back into the caches first.
+Whatever else the machine does hits all arms alike, and a ratio is made of two blocks of the same round. The first step
+of a block is not counted: the arm's data have to come back into the caches first.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def digest(arrays: dict[str, Array]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         value = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode(), value)
-        value = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), value)
+        value = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, value)
     return f"{value:08x}"
 
 
@@ -83,7 +83,7 @@ class Chunks:
 
     def of(self, proprio: Array) -> npt.NDArray[np.float32]:
         """The reply to an observation with this proprio."""
-        return self._base + np.float32(proprio[0])
+        return np.add(self._base, proprio[0], dtype=np.float32)
 
     def fault(self, reply: object, step: int) -> str | None:
         """What is wrong with the reply to step `step`; None if nothing is."""

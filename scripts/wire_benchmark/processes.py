@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +72,7 @@ class Program:
     def __init__(self, name: str, command: Sequence[str], *, is_driver: bool = False) -> None:
         self.name = name
         self._is_driver = is_driver
-        self._complaints: IO[bytes] = tempfile.TemporaryFile()
+        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-c", _TETHER, str(os.getpid()), *command],
             stdin=subprocess.PIPE,
@@ -143,22 +143,29 @@ class Program:
 
 
 class Pair:
-    """Both programs of one arm with one payload, connected and idle."""
+    """Both programs of one arm with one payload, connected and idle.
 
-    def __init__(self, arm: Arm, payload: str, environments: Environments, overrides: Sequence[str] = ()) -> None:
+    `notes`: run both with notes of what they pass (see `stages`), written into these files, by role.
+    """
+
+    def __init__(
+        self, arm: Arm, payload: str, environments: Environments, *, notes: Mapping[str, Path] | None = None
+    ) -> None:
         self.arm = arm
         self._programs: list[Program] = []
-        python = environments.python(arm)
+        serve, drive = ["wire_benchmark.serve", arm.server, payload], ["wire_benchmark.drive"]
+        if arm.server == "eval-model":
+            serve = ["model_endpoint.cli"]
+        if notes is not None:
+            serve = ["wire_benchmark.stages", str(notes["model"]), "model"]
+            drive = ["wire_benchmark.stages", str(notes["simulator"]), "simulator"]
+        if arm.server == "eval-model":
+            serve += ["--port", "0", "--policy_name", str(POLICY)]
+        python = [environments.python(arm), "-m"]
         try:
-            if arm.server == "eval-model":
-                command = [python, "-m", "model_endpoint.cli", "--port", "0", "--policy_name", str(POLICY)]
-                command += ["--overrides", *overrides] if overrides else []
-            else:
-                command = [python, "-m", "wire_benchmark.serve", arm.server, payload]
-            self.server = self._start("model", command)
+            self.server = self._start("model", python + serve)
             port = str(self.server.port())
-            command = [python, "-m", "wire_benchmark.drive", arm.client, port, payload]
-            self.client = self._start("simulator", command)
+            self.client = self._start("simulator", [*python, *drive, arm.client, port, payload])
             self.client.order("connect")
         except BaseException:
             self.stop()
@@ -180,7 +187,9 @@ class Pair:
     def __enter__(self) -> Pair:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
 

@@ -13,7 +13,10 @@ def main(kind: str, payload: str) -> None:
 
         with socket.create_server(("127.0.0.1", 0)) as listener:
             print("READY", listener.getsockname()[1], flush=True)
-            (servers.serve_floor if kind == "floor" else servers.serve_stock)(listener, payload)
+            if kind == "floor":
+                servers.serve_floor(listener, payload)
+            else:
+                servers.serve_stock(listener)
     else:
         from wire_benchmark import foreign
 

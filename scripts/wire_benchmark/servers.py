@@ -26,11 +26,11 @@ def serve_floor(listener: socket.socket, payload: str) -> None:
     if _receive_into(sock, request):
         sock.sendall(digest(arrays).encode())
     while _receive_into(sock, request):
-        sock.sendall(chunks.of(proprio))
+        sock.sendall(chunks.of(proprio).data)
     sock.close()
 
 
-def serve_stock(listener: socket.socket, payload: str) -> None:
+def serve_stock(listener: socket.socket) -> None:
     """RoboPRO's own server, from its description."""
     sock, _ = listener.accept()
     serve_connection(sock, BenchmarkPolicy())
@@ -38,7 +38,7 @@ def serve_stock(listener: socket.socket, payload: str) -> None:
 
 def _receive_into(sock: socket.socket, buffer: Array) -> bool:
     """Fill `buffer`; False at the end of the stream."""
-    into = memoryview(buffer)
+    into = buffer.data.cast("B")
     while into:
         count = sock.recv_into(into)
         if not count:

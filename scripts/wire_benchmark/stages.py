@@ -3,8 +3,8 @@
 The clock is the machine's monotonic one, the same for all processes, so the notes of both sides make one timeline. A
 note costs a fifth of a microsecond.
 
-    python -m wire_benchmark.stages NOTES simulator KIND PORT PAYLOAD      # `drive`, with notes
-    python -m wire_benchmark.stages NOTES model ARGUMENTS...               # `eval-model`, with notes
+    python -m wire_benchmark.stages FILE simulator KIND PORT PAYLOAD      # `drive`, with notes
+    python -m wire_benchmark.stages FILE model ARGUMENTS...               # `eval-model`, with notes
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ import inspect
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from wire_benchmark.arms import Arm
+from wire_benchmark.processes import Environments, Pair
+
+ARMS = ("binary", "json")
+"""The arms that can be looked into: both programs are ours."""
+
+BLOCKS, BLOCK_STEPS = 20, 20
 
 BEGIN, END = "step begins", "step ends"
 
@@ -52,10 +61,8 @@ def split(simulator: Notes, model: Notes) -> dict[str, float]:
     for place, moment in sorted(simulator + model, key=lambda note: note[1]):
         if place == BEGIN:
             steps.append({})
-        if steps:
-            steps[-1].setdefault(BEGIN, moment)
-            if END not in steps[-1]:
-                steps[-1][place] = moment
+        if steps and END not in steps[-1]:
+            steps[-1][place] = moment
     parts: dict[str, list[int]] = {stage.title: [] for stage in STAGES}
     for step in steps:
         before = step[BEGIN]
@@ -66,9 +73,16 @@ def split(simulator: Notes, model: Notes) -> dict[str, float]:
     return {title: statistics.median(values) / 1e9 for title, values in parts.items()}
 
 
-def read_notes(path: Path) -> Notes:
-    """What a program noted; complete once it has ended."""
-    return [(place, moment) for place, moment in json.loads(path.read_text())]
+def profile(arm: Arm, payload: str, environments: Environments) -> dict[str, float]:
+    """Run an arm with notes; the median seconds of every stage of its steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {role: Path(folder) / role for role in ("simulator", "model")}
+        with Pair(arm, payload, environments, notes=files) as pair:
+            pair.client.order("digest")
+            for _ in range(BLOCKS):
+                pair.client.order("run", steps=BLOCK_STEPS)
+        simulator, model = (json.loads(files[role].read_text()) for role in ("simulator", "model"))
+    return split(simulator, model)
 
 
 def _watch(notes: Notes, owner: type, method: str, called: str | None, returned: str | None) -> None:
