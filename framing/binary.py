@@ -104,12 +104,15 @@ def _assemble(head: bytes, arrays: list[AnyArray]) -> list[Buffer]:
     gap = b""  # a buffer is padded when another one follows
     for array in arrays:
         raw = raw_bytes(array)
-        small.append(gap)
+        if gap:
+            small.append(gap)
         if raw.nbytes < COPY_BELOW:
             small.append(raw)
         else:
-            pieces += (b"".join(small), raw)
-            small = []
+            if small:
+                pieces.append(b"".join(small))
+                small = []
+            pieces.append(raw)
         gap = _padding(raw.nbytes)
     if small:
         pieces.append(b"".join(small))
@@ -159,7 +162,8 @@ class _Buffers:
         self._count += 1
         if self._count > MAX_ARRAYS:
             raise ProtocolError(f"a message holds more than {MAX_ARRAYS} arrays")
-        self._skip_padding()
+        if self._end % ALIGNMENT:
+            self._skip_padding()
         start, end = self._end, self._end + size
         if end > len(self._view):
             raise ProtocolError(f"a binary message ends before the {shown(size)} bytes of one of its arrays")

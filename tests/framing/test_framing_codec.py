@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-import enum
 import json
-import math
-from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
-import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 import stock_peer
+from framing_values import ARRAYS, BIG, LAYOUTS, LONG, LOOKALIKES, REFUSED, SCALAR_FATES, TREES, same
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from framing.binary import decode_body, encode_binary
 from framing.codec import json_to_numpy, numpy_to_json
 from framing.decoding import CUT_FROM
 from framing.encoding import MAX_DEPTH
 from framing.errors import EncodeError
-
-BIG = np.arange(4 * CUT_FROM, dtype=np.int32)
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equal in type, dtype, shape and value, NaN equal to itself."""
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        return (
-            type(left) is type(right)
-            and left.dtype == right.dtype
-            and left.shape == right.shape
-            and left.tobytes() == right.tobytes()
-        )
-    if isinstance(left, dict):
-        return isinstance(right, dict) and list(left) == list(right) and all(same(left[k], right[k]) for k in left)
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
-        return math.isnan(right)
-    return type(left) is type(right) and bool(left == right)
-
-
-ARRAYS = {
-    "rgb": np.arange(240 * 320 * 3, dtype=np.uint32).reshape(240, 320, 3).astype(np.uint8),
-    "int16": np.array([-1, 2, 300], np.int16),
-    "float16": np.array([0.1, np.inf, np.nan], np.float16),
-    "bool": np.array([[True, False]]),
-    "complex64": np.array([1 + 2j, np.nan], np.complex64),
-    "big endian": np.array([1.5, -2.5], ">f4"),
-    "big endian ints": np.arange(5, dtype=">i8"),
-    "unicode": np.array(["ab", "ü"]),
-    "big endian unicode": np.array(["ab", "c"], ">U2"),
-    "bytes": np.array([b"ab", b"c"]),
-    "datetime": np.array(["2024-01-02", "NaT"], "datetime64[ns]"),
-    "big endian datetime": np.array(["2024-01-02"], ">M8[D]"),
-    "timedelta": np.array([1, 2], "timedelta64[25s]"),
-    "0-d": np.array(3.5, np.float32),
-    "0-d datetime": np.array("2024-01-02", "datetime64[D]"),
-    "empty": np.zeros((0, 3), np.float32),
-    "empty text": np.zeros((0,), "U4"),
-    "uint64 max": np.array([2**64 - 1], np.uint64),
-    "large": BIG,
-}
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -85,18 +38,7 @@ def test_the_bytes_are_the_stock_bytes_and_a_stock_peer_reads_them(name: str) ->
     assert same(stock_peer.stock_loads(body.decode()), json_to_numpy(body))
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda a: a[::2],
-        lambda a: a[::-1, :, ::-1],
-        lambda a: a.transpose(2, 1, 0),
-        lambda a: np.asfortranarray(a),
-        lambda a: np.broadcast_to(a[:1], a.shape),
-        lambda a: a[:, 0, 0],
-        lambda a: a.reshape(-1)[3:],
-    ],
-)
+@pytest.mark.parametrize("view", LAYOUTS)
 def test_any_memory_layout_arrives_in_c_order(view: Any) -> None:
     array = view(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
     got = json_to_numpy(numpy_to_json(array))
@@ -113,41 +55,7 @@ def test_received_arrays_share_no_memory_with_the_body() -> None:
     np.testing.assert_array_equal(small, np.arange(3))
 
 
-class _Colour(str, enum.Enum):
-    RED = "red"
-
-
-class _Pair(NamedTuple):
-    a: int
-    b: object
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (np.float64(0.1), 0.1),
-        (np.float32(0.1), 0.10000000149011612),
-        (np.int64(-3), -3),
-        (np.uint8(3), 3),
-        (np.bool_(True), True),
-        (np.str_("x"), "x"),
-        ((1, (2, 3)), [1, [2, 3]]),
-        (_Pair(1, None), [1, None]),
-        ({7: "a", 2.5: "b", True: "c", None: "d"}, {"7": "a", "2.5": "b", "true": "c", "null": "d"}),
-        ({np.str_("k"): 1, np.float64(1.5): 2}, {"k": 1, "1.5": 2}),
-        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
-        (float("inf"), float("inf")),
-        (float("-inf"), float("-inf")),
-        (float("nan"), float("nan")),
-        (-0.0, -0.0),
-        (2**100, 2**100),
-        (_Colour.RED, "red"),
-        ("\x00\ud800 \u2028 ü 🤖", "\x00\ud800 \u2028 ü 🤖"),
-        ([], []),
-        ({}, {}),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("value", "expected"), SCALAR_FATES)
 def test_scalars_and_containers_become_what_the_stock_wire_makes_of_them(value: object, expected: object) -> None:
     body = numpy_to_json(value)
     assert body == stock_peer.stock_dumps(value).encode()
@@ -165,46 +73,9 @@ def test_subclasses_become_plain_arrays() -> None:
     assert type(got) is np.ndarray
 
 
-class _Tensor:
-    def __array__(self) -> object:
-        return np.zeros(3)
-
-
-_STRUCTURED = np.zeros(2, [("depth", "f4"), ("rgb", "u1", 3)])
-_LOOP: list[object] = []
-_LOOP.append(_LOOP)
-
-
 @pytest.mark.parametrize(
     ("bad", "word"),
-    [
-        (np.array([object()]), "object dtype"),
-        (np.array([None, 1.0]), "object dtype"),
-        (_STRUCTURED, "depth, rgb"),
-        (_STRUCTURED.view(np.recarray), "structured"),
-        (np.ma.masked_array([1, 2], [True, False]), "mask"),
-        (np.zeros(2, np.longdouble), "float128|longdouble"),
-        (np.zeros(2, "V4"), "V4"),
-        (np.zeros(2, [("nothing", "S0")])["nothing"], "S0"),
-        (b"raw", "bytes"),
-        (bytearray(b"raw"), "bytearray"),
-        (memoryview(b"raw"), "memoryview"),
-        ({1, 2}, "set"),
-        (frozenset({1}), "frozenset"),
-        (1 + 2j, "0-d array"),
-        (np.complex64(1), "0-d array"),
-        (np.datetime64("2024-01-01"), "0-d array"),
-        (_Tensor(), "_Tensor cannot travel; send a numpy array"),
-        (object(), "object"),
-        (range(3), "range"),
-        (iter([1]), "iterator"),
-        ({np.int64(3): 1}, "int64"),
-        ({(1, 2): 1}, "tuple"),
-        ({b"k": 1}, "bytes"),
-        ({1: "a", "1": "b"}, "two keys"),
-        ({"__numpy_array__": 1}, "__numpy_array__"),
-        (_LOOP, "nested more than"),
-    ],
+    [*REFUSED, (b"raw", "bytes"), (bytearray(b"raw"), "bytearray"), ({"__numpy_array__": 1}, "__numpy_array__")],
 )
 def test_what_cannot_travel_is_refused_at_the_sender_with_its_key_path(bad: object, word: str) -> None:
     with pytest.raises(EncodeError, match=word) as caught:
@@ -218,18 +89,6 @@ def test_a_number_too_long_to_read_is_refused_at_the_sender() -> None:
 
 
 # ---------------------------------------------------------------- dicts that look like arrays
-LOOKALIKES: list[Any] = [
-    {"__numpy_array__": False, "data": "AAAA"},
-    {"__numpy_array__": True},
-    {"__numpy_array__": "pairs", "pairs": [["a", 1]]},
-    {"__numpy_array__": "pairs", "pairs": "x"},
-    {"__numpy_array__": True, "data": "AAAA", "dtype": "uint8", "shape": [3]},
-    {"__numpy_array__": True, "data": "A" * 4 * CUT_FROM, "dtype": "uint8", "shape": [3 * CUT_FROM]},
-    {"__numpy_array__": {"__numpy_array__": None}},
-    {"inner": {"__numpy_array__": [BIG], 7: "seven"}},
-]
-
-
 @pytest.mark.parametrize("value", LOOKALIKES)
 def test_between_two_of_ours_such_a_dict_survives_escaped(value: Any) -> None:
     body = numpy_to_json([value, BIG], escape=True)
@@ -249,30 +108,27 @@ def test_from_a_stock_peer_such_a_dict_is_an_array_only_if_its_fields_fit() -> N
 
 
 # ---------------------------------------------------------------- the cut-out fast path gives what plain json gives
-_LONG = "QUJD" * CUT_FROM
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        {"data": _LONG},
-        {"data": _LONG, "more": {"data": _LONG, "list": [{"data": _LONG}]}},
+        {"data": LONG},
+        {"data": LONG, "more": {"data": LONG, "list": [{"data": LONG}]}},
         {"data": "x" * 3 * CUT_FROM, "other": "@0"},
-        {"data": _LONG, "deep": {"data": "@0"}},
-        {"deep": {"data": "@0"}, "data": _LONG},
-        [{"data": "@1"}, {"data": _LONG}, {"data": _LONG[4:]}],
+        {"data": LONG, "deep": {"data": "@0"}},
+        {"deep": {"data": "@0"}, "data": LONG},
+        [{"data": "@1"}, {"data": LONG}, {"data": LONG[4:]}],
         {"data": 'quotes " and \\ backslashes \n' * CUT_FROM},
         {"data": "\\" * 3 * CUT_FROM},
-        {"data": "x" * 3 * CUT_FROM + '"tail', "more": {"data": _LONG + '\\"' + _LONG}},
+        {"data": "x" * 3 * CUT_FROM + '"tail', "more": {"data": LONG + '\\"' + LONG}},
         {"data": "ü🤖" * CUT_FROM},
-        {'my"data': _LONG},
-        {"text": '"data": "' + _LONG + '"'},
-        {"text": 'a\\"data": "' + _LONG + '"', "data": _LONG},
-        {"data": ["@0", _LONG]},
-        {"data": {"data": _LONG}},
-        {"data": "@" + "9" * 40, "x": {"data": _LONG}},
-        {"data": "@00", "x": {"data": _LONG}},
-        {"data": "@²", "x": {"data": _LONG}},
+        {'my"data': LONG},
+        {"text": '"data": "' + LONG + '"'},
+        {"text": 'a\\"data": "' + LONG + '"', "data": LONG},
+        {"data": ["@0", LONG]},
+        {"data": {"data": LONG}},
+        {"data": "@" + "9" * 40, "x": {"data": LONG}},
+        {"data": "@00", "x": {"data": LONG}},
+        {"data": "@²", "x": {"data": LONG}},
     ],
 )
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (" , ", " : ")])
@@ -305,30 +161,7 @@ def test_whatever_the_writer_lets_pass_is_not_too_deep_for_the_reader(leaf: Any,
 
 
 # ---------------------------------------------------------------- anything at all
-_DTYPES = st.one_of(
-    hnp.boolean_dtypes(),
-    hnp.integer_dtypes(endianness="?"),
-    hnp.floating_dtypes(endianness="?"),
-    hnp.complex_number_dtypes(endianness="?", sizes=(64, 128)),
-    hnp.byte_string_dtypes(endianness="?", min_len=1),
-    hnp.unicode_string_dtypes(endianness="?", min_len=1),
-    hnp.datetime64_dtypes(endianness="?"),
-    hnp.timedelta64_dtypes(endianness="?"),
-)
-_SHAPES = hnp.array_shapes(min_dims=0, min_side=0, max_dims=4, max_side=6)
-_ANY_ARRAY = _DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, _SHAPES))
-_SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(["@0", "data", _LONG, '"data": "'])
-)
-_KEYS = st.one_of(st.text(max_size=6), st.sampled_from(["data", "dtype", "shape", "__numpy_array__", "pairs", "_args"]))
-_TREES = st.recursive(
-    st.one_of(_SCALARS, _ANY_ARRAY),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_KEYS, inner, max_size=4)),
-    max_leaves=12,
-)
-
-
-@given(_TREES)
+@given(TREES)
 @settings(max_examples=150, deadline=None)
 def test_any_tree_survives_between_two_of_ours(tree: Any) -> None:
     assert same(json_to_numpy(numpy_to_json(tree, escape=True)), tree)
@@ -340,7 +173,7 @@ def holds_marker(tree: Any) -> bool:
     return isinstance(tree, list) and any(map(holds_marker, tree))
 
 
-@given(_TREES)
+@given(TREES)
 @settings(max_examples=80, deadline=None)
 def test_what_we_send_to_a_stock_peer_is_its_own_bytes_or_is_refused(tree: Any) -> None:
     try:
