@@ -64,6 +64,7 @@ class Dispatcher:
         self._name = face.name
         self.has_own_session = is_method(model, NEW_SESSION)
         self._model = self._new_session(model) if self.has_own_session else model
+        self._methods: set[str] = set()  # names that were looked at and are methods, which takes a while to find out
         self._reset = self._find_reset(face)
         phases = self.has_own_session and self._is_method(PREPARE) and self._is_method(FINISH)
         self._infer = getattr(model, INFER) if phases and is_method(model, INFER) else None
@@ -165,11 +166,11 @@ class Dispatcher:
 
     def _invoke(self, cmd: str, args: Sequence[object], kwargs: Mapping[str, object] | None) -> object:
         method = self._reset if cmd == RESET else self._method(cmd)
-        keywords = dict(kwargs or {})
-        self._check_arguments(cmd, method, args, keywords)
         try:
-            return method(*args, **keywords)
+            return method(*args, **(kwargs or {}))
         except (Exception, SystemExit) as error:
+            if isinstance(error, TypeError):
+                self._check_arguments(cmd, method, args, kwargs or {})
             self._fail(f"{self._name}.{cmd}()", error)
 
     def _plain(self, cmd: str, value: object) -> object:
@@ -198,18 +199,24 @@ class Dispatcher:
         return is_method(self._model, name)
 
     def _method(self, cmd: str) -> Callable[..., object]:
+        if cmd in self._methods:
+            known: object = getattr(self._model, cmd, None)
+            if isinstance(known, types.MethodType | types.FunctionType):  # it may have been replaced meanwhile
+                return known
         if not cmd.startswith("_") and self._is_method(cmd):
             method: object = getattr(self._model, cmd)
             if callable(method):
+                self._methods.add(cmd)
                 return method
-        known = ", ".join(sorted(self.features().methods))
+        names = ", ".join(sorted(self.features().methods))
         raise PolicyError(
-            f"policy {self._name!r} has no public method {cmd!r}; it has: {known}", kind=Kind.UNKNOWN_METHOD
+            f"policy {self._name!r} has no public method {cmd!r}; it has: {names}", kind=Kind.UNKNOWN_METHOD
         )
 
     def _check_arguments(
         self, cmd: str, method: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> None:
+        """After a TypeError: raise PolicyError if it was the arguments, and no defect of the policy."""
         try:
             signature = inspect.signature(method)
         except (TypeError, ValueError):  # written in C, without a signature: the call itself will tell
