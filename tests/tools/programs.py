@@ -49,13 +49,20 @@ def free_port() -> int:
 class Program:
     """One process, in a process group of its own. Use as a context manager: it never outlives the block."""
 
-    def __init__(self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path = REPO) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = REPO,
+        reads_commands: bool = False,
+    ) -> None:
         self.argv = [str(word) for word in argv]
         self._process = subprocess.Popen(
             self.argv,
             cwd=cwd,
             env=dict(env if env is not None else clean_environ()),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if reads_commands else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -124,6 +131,12 @@ class Program:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def write(self, text: str) -> None:
+        """To the standard input of a program that ``reads_commands``; the others have none."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+        self._process.stdin.flush()
+
     def send(self, number: signal.Signals) -> None:
         """To the program alone; see :meth:`ctrl_c` for what a terminal does."""
         self._process.send_signal(number)
@@ -147,6 +160,8 @@ class Program:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(10.0)
         self._reader.join(5.0)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if error is not None:
             print(f"$ {' '.join(self.argv)}\n{self.output}\n", file=sys.stderr)
 
