@@ -220,7 +220,7 @@ def test_tiny_arrays_cost_memory_in_proportion_to_their_number(form: str) -> Non
         decode_body(body)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 3 * len(body) + 300 * MAX_ARRAYS
+    assert peak < 3 * len(body) + 40 * MIB
 
 
 @pytest.mark.parametrize(
