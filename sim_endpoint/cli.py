@@ -16,10 +16,13 @@ from robopro_eval.settings.program import parse_program
 from sim_endpoint.connection import ModelLink, make_link
 from sim_endpoint.controllers import ExpertController, PolicyController
 from sim_endpoint.episode import EpisodeRunner
+from sim_endpoint.fresh_process import Continuation, FreshProcessNeeded, Launch
+from sim_endpoint.hang import HangWatch
 from sim_endpoint.interrupt import Interruption, first_signal_interrupts, leave_at_once
 from sim_endpoint.model_source import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
 from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder
+from sim_endpoint.resume import NothingToResume
 from sim_endpoint.runner import ControllerSupply, FixedSupply, LinkSupply, Run
 from sim_endpoint.settings import SimSettings
 from sim_endpoint.summary import summary
@@ -41,13 +44,16 @@ exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of ``eval-sim``; returns the exit code."""
+    """Entry point of ``eval-sim``; returns the exit code. Given `argv` it runs inside another program, which it will
+    not replace by a fresh process when the simulator fails."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    launch = Launch(os.environ) if argv is None else None
     use_utf8()
-    return run_program(lambda: _main(arguments), debug="--debug" in arguments)
+    return run_program(lambda: _main(arguments, launch), debug="--debug" in arguments)
 
 
-def _main(argv: list[str]) -> int:
+def _main(argv: list[str], launch: Launch | None) -> int:
+    continuation = Continuation.take(os.environ)
     if argv[:1] == ["doctor"]:
         return run_doctor(argv[1:])
     settings, usr_args = parse_program(
@@ -60,80 +66,138 @@ def _main(argv: list[str]) -> int:
         find_config=find_config,
     )
     prepared = prepare(settings, usr_args, os.environ)
-    for line in prepared.warnings:
+    for line in prepared.warnings if continuation is None else ():
         note(line)
-    with first_signal_interrupts() as interruption:
-        code = _run(prepared, interruption)
+    results = _earlier_results(prepared, continuation)
+    if results is not None and continuation is None and len(results.scored) == prepared.plan.episodes:
+        say(f"all {prepared.plan.episodes} episodes of this run are in {results.path}")
+        _report(prepared, results, None, None)
+        return 0
+    try:
+        with first_signal_interrupts() as interruption:
+            code = Program(prepared, interruption, launch, results).run()
+    except FreshProcessNeeded as needed:
+        assert launch is not None
+        launch.again(needed.continuation)
     if code == EXIT_INTERRUPTED:
         # All is written and closed. The signal may have struck inside the simulator, whose destructors then crash.
         leave_at_once(code)
     return code
 
 
-def _run(prepared: Prepared, interruption: Interruption) -> int:
-    settings = prepared.settings
-    if prepared.face is None:
-        return _one_run(prepared, FixedSupply(ExpertController()), interruption)
-    if prepared.local:
-        model = load_model(prepared.face, prepared.usr_args)
-        source = LocalModel(Dispatcher(prepared.face, model))
-        controller = PolicyController(prepared.policy, source, prepared.face.eval, prepared.usr_args)
-        return _one_run(prepared, FixedSupply(controller), interruption)
-    link = make_link(settings, say, note)
+def _earlier_results(prepared: Prepared, continuation: Continuation | None) -> ResultsFolder | None:
+    """What this run goes on with; None: it begins."""
+    if continuation is not None:
+        return prepared.continued_results(continuation)
+    if not prepared.settings.resume_seeds:
+        return None
     try:
-        link.open()
-        if not settings.serve_forever:
-            return _one_run(prepared, _link_supply(prepared, link), interruption)
-        while True:
-            supply = _link_supply(prepared, link)
-            if _one_run(prepared, supply, interruption) == EXIT_INTERRUPTED:
-                return EXIT_INTERRUPTED
-            note("note: waiting for the next model (--serve_forever)")
-    finally:
-        link.close()
+        results = prepared.resumed_results(os.environ)
+    except NothingToResume as error:
+        note(f"note: {error}; starting anew (EVAL_RESUME_SEEDS=1)")
+        return None
+    note(f"note: going on in {results.path}: {len(results.scored)} of {prepared.plan.episodes} episodes are there")
+    return results
 
 
-def _link_supply(prepared: Prepared, link: ModelLink) -> LinkSupply:
-    assert prepared.face is not None
-    return LinkSupply(
-        link,
-        prepared.policy,
-        prepared.face.eval,
-        prepared.usr_args,
-        peer_wait=prepared.settings.peer_wait,
-        note=note,
-    )
+class Program:
+    """One ``eval-sim`` whose command has been checked. ``results``: what it goes on with."""
 
+    def __init__(
+        self, prepared: Prepared, interruption: Interruption, launch: Launch | None, results: ResultsFolder | None
+    ) -> None:
+        self._prepared = prepared
+        self._interruption = interruption
+        self._launch = launch
+        self._earlier = results
 
-def _one_run(prepared: Prepared, supply: ControllerSupply, interruption: Interruption) -> int:
-    """Wait for the model, play the plan, report. Returns the exit code."""
-    settings = prepared.settings
-    code = 0
-    stopped: str | None = None
-    try:
-        supply.current()  # nothing is written for a model that never comes
-        start = time.perf_counter()
-        results = prepared.new_results(os.environ)
+    def run(self) -> int:
+        """Play, and return the exit code. Raises UserError, and FreshProcessNeeded if there is a launch to repeat."""
+        prepared = self._prepared
+        if prepared.face is None:
+            return self._one_run(FixedSupply(ExpertController()))
+        if prepared.local:
+            dispatcher = Dispatcher(prepared.face, load_model(prepared.face, prepared.usr_args))
+            source = LocalModel(dispatcher, max_frame=prepared.settings.max_frame)
+            controller = PolicyController(prepared.policy, source, prepared.face.eval, prepared.usr_args)
+            return self._one_run(FixedSupply(controller))
+        link = make_link(prepared.settings, say, note)
         try:
-            with RunProgress(settings.task_name, prepared.plan.episodes) as progress:
-                spec = prepared.episode_spec(results.path)
-                episodes = EpisodeRunner(prepared.env, prepared.benchmark, spec, progress.line)
-                stopped = Run(episodes, prepared.plan, results, progress, settings, interruption).play(supply)
-            code = EXIT_FAILURE if stopped is not None else 0
-        except KeyboardInterrupt:
-            stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED
-    finally:
-        supply.close()
-    try:
-        results.finish(planned=prepared.plan.episodes, stopped=stopped)
-    except UserError as error:  # a full disk; what was scored is to be seen all the same
-        note(f"error: {error}")
-        code = code or EXIT_FAILURE
-    _report(prepared, results, stopped, time.perf_counter() - start)
-    return code
+            link.open()
+            while True:
+                code = self._one_run(self._link_supply(link))
+                if not prepared.settings.serve_forever or code == EXIT_INTERRUPTED:
+                    return code
+                note("note: waiting for the next model (--serve_forever)")
+        finally:
+            link.close()
+
+    def _link_supply(self, link: ModelLink) -> LinkSupply:
+        prepared = self._prepared
+        assert prepared.face is not None
+        return LinkSupply(
+            link,
+            prepared.policy,
+            prepared.face.eval,
+            prepared.usr_args,
+            peer_wait=prepared.settings.peer_wait,
+            note=note,
+            had_one=self._earlier is not None and not prepared.settings.resume_seeds,
+        )
+
+    def _one_run(self, supply: ControllerSupply) -> int:
+        """Wait for the model, play the plan, report. Returns the exit code."""
+        prepared = self._prepared
+        planned = prepared.plan.episodes
+        results, self._earlier = self._earlier, None
+        code = 0
+        stopped: str | None = None
+        try:
+            if results is None:
+                supply.current()  # nothing is written for a model that never comes
+                results = prepared.new_results(os.environ)
+            start = time.perf_counter()
+            try:
+                with RunProgress(prepared.settings.task_name, planned) as progress:
+                    stopped = self._play(supply, results, progress)
+                code = EXIT_FAILURE if stopped is not None else 0
+            except KeyboardInterrupt:
+                stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED
+            except FreshProcessNeeded:
+                supply.lost()  # without a goodbye: the run is not over
+                raise
+        finally:
+            supply.close()
+        try:
+            results.finish(planned=planned, stopped=stopped)
+        except UserError as error:  # a full disk; what was scored is to be seen all the same
+            note(f"error: {error}")
+            code = code or EXIT_FAILURE
+        _report(prepared, results, stopped, time.perf_counter() - start)
+        return code
+
+    def _play(self, supply: ControllerSupply, results: ResultsFolder, progress: RunProgress) -> str | None:
+        prepared, launch = self._prepared, self._launch
+        settings = prepared.settings
+        progress.resumed(len(results.scored), sum(record.success for record in results.scored))
+        watch = HangWatch(settings.sim_hang_timeout if launch is not None else 0.0)
+        spec = prepared.episode_spec(results.path)
+        episodes = EpisodeRunner(watch.over(prepared.env), prepared.benchmark, spec, progress.line)
+        run = Run(
+            episodes, prepared.plan, results, progress, settings, self._interruption, may_renew=launch is not None
+        )
+
+        def go_on_elsewhere(name: str, seconds: float) -> None:
+            assert launch is not None
+            needed = run.hung(name, seconds)
+            episodes.abandon_video()
+            launch.again(needed.continuation)
+
+        with watch.telling(go_on_elsewhere):
+            return run.play(supply)
 
 
-def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wall_seconds: float) -> None:
+def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wall_seconds: float | None) -> None:
     planned = prepared.plan.episodes
     if stopped is not None:
         note(f"error: {stopped}; {len(results.scored)} of {planned} episodes are saved in {results.path}")
@@ -148,7 +212,7 @@ def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wal
     )
     say(table)
     say(f"metrics  {results.path / METRICS}" if results.scored else "metrics  none")
-    if len(results.scored) < results.attempts:
+    if len(results.scored) < len(results.attempts):
         say(f"attempts {results.path / ATTEMPTS}")
     videos = sum(record.video is not None for record in results.scored)
     say(f"videos   {results.path}/seed*.mp4 ({videos})" if videos else "videos   none")

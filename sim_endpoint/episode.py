@@ -74,6 +74,12 @@ class EpisodeRunner:
         self._benchmark = benchmark
         self._spec = spec
         self._warn = warn
+        self._video: VideoWriter | None = None
+
+    def abandon_video(self) -> None:
+        """End the encoder of an episode that will not go on; from whichever thread."""
+        if self._video is not None:
+            self._video.discard()
 
     def expert_check(self, episode: int, seed: int) -> None:
         """Raises SeedRejected when the scripted expert does not solve the seed."""
@@ -98,7 +104,7 @@ class EpisodeRunner:
         start = time.perf_counter()
         try:
             self._setup(episode, seed)
-            video = self._open_video(seed)
+            self._video = video = self._open_video(seed)
             try:
                 return self._play(controller, video, episode, seed, attempt, start, on_step)
             finally:
@@ -122,7 +128,6 @@ class EpisodeRunner:
             raise EpisodeInvalid(
                 "unstable" if unstable else "simulator",
                 f"setup raised {type(error).__name__}: {error}",
-                again=not unstable,
                 traceback=None if unstable else traceback.format_exc(),
             ) from error
 

@@ -9,14 +9,12 @@ class EpisodeInvalid(Exception):
     """The attempt says nothing about the policy: the peer vanished, broke the wire, or the simulator failed.
 
     ``kind``: ``peer_gone``, ``deadline``, ``protocol``, ``simulator``, ``unstable``, ``expert_check``.
-    ``again`` is False when another attempt could only end the same way (an unstable seed).
     """
 
-    def __init__(self, kind: str, reason: str, *, again: bool = True, traceback: str | None = None) -> None:
+    def __init__(self, kind: str, reason: str, *, traceback: str | None = None) -> None:
         super().__init__(f"{kind}: {reason}")
         self.kind = kind
         self.reason = reason
-        self.again = again
         self.traceback = traceback
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.simulators.benchmark import Benchmark, get_benchmark
 from robopro_eval.simulators.names import UnknownName
 from sim_endpoint.episode import EpisodeSpec
-from sim_endpoint.results import ResultsFolder, environment_facts
+from sim_endpoint.fresh_process import Continuation
+from sim_endpoint.results import MANIFEST, ResultsFolder, environment_facts
+from sim_endpoint.resume import find
 from sim_endpoint.seeds import SeedPlan, plan_seeds
 from sim_endpoint.settings import SimSettings
 
@@ -27,11 +30,6 @@ EXPERT_NAME = "expert"
 
 ROBOPRO_RENDER_KNOBS = ("DXVLA_SAPIEN_B1", "DXVLA_DENOISER", "DXVLA_RT_SPP", "WORKERS_PER_GPU")
 """Meant for RoboPRO's ray-traced cameras and its GPU nodes; the tabletop benchmark has no use for them."""
-
-NOT_HERE = {
-    "EVAL_RESUME_SEEDS": "every run plays all its seeds into a new folder",
-}
-"""Variables of the pipeline that have no effect on a single run, and what happens instead."""
 
 _CONFIG = re.compile(r"bench_[a-z]+(?:_[a-z]+)*?_(?P<scene>office|study|kitchenl|kitchens)_(?P<rest>.+)")
 
@@ -60,10 +58,10 @@ class Prepared:
         root = Path(settings.runs_root).expanduser() / settings.run_name / "eval_result"
         return root / settings.task_name / self.policy / self.config / settings.ckpt_setting
 
-    def new_results(self, environ: Mapping[str, str]) -> ResultsFolder:
-        """A fresh folder with its manifest."""
+    def manifest(self, environ: Mapping[str, str]) -> dict[str, object]:
+        """What a run that begins now says of itself."""
         settings = self.settings
-        manifest: dict[str, object] = {
+        facts: dict[str, object] = {
             "benchmark": self.benchmark.name,
             "task": settings.task_name,
             "config": self.config,
@@ -81,7 +79,31 @@ class Prepared:
             "usr_args": dict(self.usr_args),
             "ignored_knobs": list(self.ignored_knobs),
         }
-        return ResultsFolder.create(self.results_parent, manifest | environment_facts(environ))
+        return facts | environment_facts(environ)
+
+    def new_results(self, environ: Mapping[str, str]) -> ResultsFolder:
+        """A fresh folder with its manifest. Raises UserError."""
+        return ResultsFolder.create(self.results_parent, self.manifest(environ))
+
+    def resumed_results(self, environ: Mapping[str, str]) -> ResultsFolder:
+        """The newest folder of this very run. Raises NothingToResume, UserError."""
+        wanted = self.manifest(environ)
+        path, manifest = find(self.results_parent, wanted, list(type(self.settings).model_fields))
+        manifest |= {name: wanted[name] for name in ("seeds", "seed_source")}  # EVAL_TEST_NUM may have been raised
+        return self._reopened(path, manifest, None)
+
+    def continued_results(self, continuation: Continuation) -> ResultsFolder:
+        """The folder of the process that this one takes over from. Raises UserError."""
+        try:
+            manifest = json.loads((continuation.folder / MANIFEST).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot go on in {continuation.folder}: {error}") from error
+        return self._reopened(continuation.folder, manifest, continuation.attempts_before)
+
+    def _reopened(self, path: Path, manifest: dict[str, object], attempts_before: int | None) -> ResultsFolder:
+        results = ResultsFolder.reopen(path, manifest, self.plan.seeds, attempts_before)
+        results.scored = results.scored[: self.plan.episodes]  # of a scan that asks for fewer than were found
+        return results
 
     @property
     def direction(self) -> str:
@@ -98,15 +120,11 @@ class Prepared:
         asked = self.settings.test_num
         if asked is not None and asked > self.plan.episodes:
             lines.append(f"warning: EVAL_TEST_NUM={asked}, but {self.plan.source} has {self.plan.episodes} seeds")
-        render = [name for name in self.ignored_knobs if name in ROBOPRO_RENDER_KNOBS]
-        if render:
+        if self.ignored_knobs:
             lines.append(
-                f"warning: the {self.benchmark.name} simulator has no use for {', '.join(render)}; "
+                f"warning: the {self.benchmark.name} simulator has no use for {', '.join(self.ignored_knobs)}; "
                 "only recorded in the manifest"
             )
-        lines += [
-            f"warning: {name} has no effect here: {NOT_HERE[name]}" for name in self.ignored_knobs if name in NOT_HERE
-        ]
         return lines
 
     def episode_spec(self, folder: Path) -> EpisodeSpec:
@@ -150,7 +168,7 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
         policy=EXPERT_NAME if face is None else face.name,
         local=face is not None and (settings.local or usr_args.get("placement") == IN_PROCESS),
         video_camera=camera,
-        ignored_knobs=tuple(name for name in (*ROBOPRO_RENDER_KNOBS, *NOT_HERE) if _is_on(environ.get(name, ""))),
+        ignored_knobs=tuple(name for name in ROBOPRO_RENDER_KNOBS if _is_on(environ.get(name, ""))),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.records import AttemptRecord
@@ -11,6 +12,7 @@ from sim_endpoint.connection import ModelLink
 from sim_endpoint.controllers import Controller, PolicyController, PolicyEval
 from sim_endpoint.episode import EpisodeRunner, Scored
 from sim_endpoint.faults import EpisodeInvalid, NoModel, SeedRejected
+from sim_endpoint.fresh_process import FreshProcessNeeded
 from sim_endpoint.interrupt import Interruption
 from sim_endpoint.model_source import ModelSource
 from sim_endpoint.results import ResultsFolder, timestamp
@@ -20,6 +22,10 @@ from sim_endpoint.settings import SimSettings
 Say = Callable[[str], None]
 
 WIRE_FAULTS = frozenset({"peer_gone", "deadline", "protocol", "peer"})
+FINAL_FAULTS = frozenset({"unstable"})
+"""Another attempt could only end the same way."""
+
+FRESH = "going on in a fresh process"
 
 
 class ControllerSupply:
@@ -58,7 +64,9 @@ class LinkSupply(ControllerSupply):
         *,
         peer_wait: float,
         note: Say,
+        had_one: bool = False,
     ) -> None:
+        """`had_one`: this process takes over from one that had a model."""
         self._link = link
         self._name = name
         self._evaluate = evaluate
@@ -66,7 +74,7 @@ class LinkSupply(ControllerSupply):
         self._peer_wait = peer_wait
         self._note = note
         self._controller: PolicyController | None = None
-        self._had_one = False
+        self._had_one = had_one
 
     def current(self) -> Controller:
         if self._controller is not None and self._controller.source.fault is not None:
@@ -110,7 +118,13 @@ class Run:
         progress: RunProgress,
         settings: SimSettings,
         interruption: Interruption,
+        *,
+        may_renew: bool = False,
     ) -> None:
+        """`may_renew`: a fault of the simulator ends :meth:`play` with FreshProcessNeeded."""
+        self._may_renew = may_renew
+        self._under_way: AttemptRecord | None = None
+        self._start = 0.0
         self._episodes = episodes
         self._plan = plan
         self._results = results
@@ -123,7 +137,7 @@ class Run:
     def play(self, supply: ControllerSupply) -> str | None:
         """Play every seed. Returns None, or the sentence why the run ended early.
 
-        Only KeyboardInterrupt and errors in writing results come out as exceptions.
+        Only KeyboardInterrupt, FreshProcessNeeded and errors in writing results come out as exceptions.
         """
         planned = self._plan.episodes
         invalid_in_row = 0
@@ -134,9 +148,12 @@ class Run:
             if self._plan.seeds is not None:
                 seed = self._plan.seeds[position]
             try:
-                if self._plan.expert_check:
-                    self._check(position, seed)
-                scored = self._seed(supply, position, seed)
+                if self._results.has(seed):
+                    scored = True
+                else:
+                    if self._plan.expert_check:
+                        self._check(position, seed)
+                    scored = self._seed(supply, position, seed)
             except NoModel as error:
                 return str(error)
             except SeedRejected as error:
@@ -155,22 +172,38 @@ class Run:
             seed += 1
         return None
 
+    def hung(self, name: str, seconds: float) -> FreshProcessNeeded:
+        """A call into the environment does not return: put the attempt on record. From the thread that found out."""
+        reason = f"{name}() had not returned after {seconds:.0f} s (--sim_hang_timeout)"
+        if self._under_way is not None:
+            self._log(self._under_way, "invalid", error="simulator", reason=reason)
+        self._progress.line(f"note: the simulator hangs: {reason}; {FRESH}")
+        return FreshProcessNeeded(self._results.continuation)
+
     def _check(self, position: int, seed: int) -> None:
-        start, started = time.perf_counter(), timestamp()
+        known = self._results.rejection(seed)
+        if known is not None:
+            raise SeedRejected(known)
+        begun = self._begin(position, seed, self._results.last_attempt(seed) + 1)
         self._progress.status(f"seed {seed}: expert check")
         try:
             self._episodes.expert_check(position, seed)
         except SeedRejected as error:
-            self._log(position, seed, 1, "rejected", start, started, error="expert_check", reason=str(error))
+            self._log(begun, "rejected", error="expert_check", reason=str(error))
             self._progress.line(f"note: seed {seed} is not used: {error}")
             raise
 
     def _seed(self, supply: ControllerSupply, position: int, seed: int) -> bool:
         """Play one seed until it is scored; False when it stays without a result."""
-        for attempt in range(1, self._max_attempts + 1):
+        tried = self._results.invalid_attempts(seed)
+        if any(record.error in FINAL_FAULTS for record in tried):
+            return False
+        next_one = self._results.last_attempt(seed) + 1
+        for left in range(self._max_attempts - len(tried) - 1, -1, -1):
             self._interruption.check()
+            attempt, next_one = next_one, next_one + 1
             controller = supply.current()
-            start, started = time.perf_counter(), timestamp()
+            begun = self._begin(position, seed, attempt)
             name = f"seed {seed}" if attempt == 1 else f"seed {seed}, attempt {attempt}"
             try:
                 try:
@@ -181,21 +214,27 @@ class Run:
                     self._interruption.check()  # what looks like the policy's error may have been Ctrl-C
             except EpisodeInvalid as error:
                 self._interruption.check()
-                self._log(
-                    position, seed, attempt, "invalid", start, started,
-                    error=error.kind, reason=error.reason, trace=error.traceback,
-                )  # fmt: skip
-                left = self._max_attempts - attempt if error.again else 0
-                then = "running it again from its seed" if left else "the seed stays without a result"
-                self._progress.line(f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}")
-                if error.kind in WIRE_FAULTS:
-                    supply.lost()
-                if not error.again:
+                self._log(begun, "invalid", error=error.kind, reason=error.reason, trace=error.traceback)
+                self._invalid(supply, seed, attempt, error, left)
+                if error.kind in FINAL_FAULTS:
                     return False
                 continue
-            self._keep(scored, position, seed, attempt, start, started)
+            self._keep(scored, begun)
             return True
         return False
+
+    def _invalid(self, supply: ControllerSupply, seed: int, attempt: int, error: EpisodeInvalid, left: int) -> None:
+        """An attempt came to nothing. Raises FreshProcessNeeded if this process is not to be trusted any more."""
+        again = left and error.kind not in FINAL_FAULTS
+        then = "running it again from its seed" if again else "the seed stays without a result"
+        renew = error.kind == "simulator" and self._may_renew
+        self._progress.line(
+            f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}{f'; {FRESH}' if renew else ''}"
+        )
+        if renew:
+            raise FreshProcessNeeded(self._results.continuation)
+        if error.kind in WIRE_FAULTS:
+            supply.lost()
 
     def _on_step(self, name: str) -> Callable[[int], None]:
         def on_step(steps: int) -> None:
@@ -204,14 +243,18 @@ class Run:
 
         return on_step
 
-    def _keep(self, scored: Scored, position: int, seed: int, attempt: int, start: float, started: str) -> None:
+    def _keep(self, scored: Scored, begun: AttemptRecord) -> None:
         record = scored.record
         self._results.add_episode(record)
         self._log(
-            position, seed, attempt, "scored", start, started,
-            success=record.success, error=scored.error_kind, reason=record.reason, trace=scored.remote_traceback,
-        )  # fmt: skip
-        self._progress.scored(seed, record.success, record.steps, record.reason)
+            begun,
+            "scored",
+            success=record.success,
+            error=scored.error_kind,
+            reason=record.reason,
+            trace=scored.remote_traceback,
+        )
+        self._progress.scored(record.seed, record.success, record.steps, record.reason)
         if len(self._results.scored) == 1 and scored.error_kind is not None and not record.success:
             self._shout(scored)
 
@@ -229,34 +272,40 @@ class Run:
                 f"WARNING: the first episode failed by an error of the policy, not by its behaviour{where}."
             )
 
+    def _begin(self, position: int, seed: int, attempt: int) -> AttemptRecord:
+        """The record of an attempt that begins, as it is to be read should this process die in it."""
+        record = AttemptRecord(
+            task=self._task,
+            seed=seed,
+            episode=position,
+            attempt=attempt,
+            outcome="invalid",
+            error="simulator",
+            reason="the program ended in the middle of this attempt",
+            wall_seconds=0.0,
+            started=timestamp(),
+        )
+        self._results.begin_attempt(record)
+        self._under_way, self._start = record, time.perf_counter()
+        return record
+
     def _log(
         self,
-        position: int,
-        seed: int,
-        attempt: int,
-        outcome: str,
-        start: float,
-        started: str,
+        begun: AttemptRecord,
+        outcome: Literal["scored", "invalid", "rejected"],
         *,
         success: bool | None = None,
         error: str | None = None,
         reason: str | None = None,
         trace: str | None = None,
     ) -> None:
-        self._results.add_attempt(
-            AttemptRecord.model_validate(
-                {
-                    "task": self._task,
-                    "seed": seed,
-                    "episode": position,
-                    "attempt": attempt,
-                    "outcome": outcome,
-                    "success": success,
-                    "error": error,
-                    "reason": reason,
-                    "traceback": trace,
-                    "wall_seconds": time.perf_counter() - start,
-                    "started": started,
-                }
-            )
+        self._under_way = None
+        begun.outcome, begun.success, begun.error, begun.reason, begun.traceback = (
+            outcome,
+            success,
+            error,
+            reason,
+            trace,
         )
+        begun.wall_seconds = time.perf_counter() - self._start
+        self._results.add_attempt(begun)

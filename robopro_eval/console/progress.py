@@ -49,6 +49,12 @@ class RunProgress:
         if self._bar is not None:
             self._bar.stop()
 
+    def resumed(self, scored: int, successes: int) -> None:
+        """So many episodes have their result from earlier on."""
+        self._scored, self._successes = scored, successes
+        if self._bar is not None:
+            self._bar.update(self._bar_task, completed=scored)
+
     def scored(self, seed: int, success: bool, steps: int, reason: str | None = None) -> None:
         """One episode got its result. ``reason`` says why it failed, where there is one."""
         self._scored += 1
