@@ -30,6 +30,11 @@ class EventLog:
     def __init__(self, room: str) -> None:
         self._logger = logging.getLogger(f"{LOGGER_NAME}.{room}")
 
+    @property
+    def shows_debug(self) -> bool:
+        """Whether `debug` writes anything: ask before putting together what nobody sees."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: str, **fields: object) -> None:
         self._write(logging.DEBUG, event, None, fields)
 

@@ -199,7 +199,8 @@ class Session:
             return self._refuse(request, str(error), error.remote_traceback, error.kind or Kind.POLICY_ERROR)
         if request.cmd == RESET:
             self._began(request)
-        log.debug("call", peer=self.peer, cmd=request.cmd, seconds=call.infer_seconds, queued=call.queue_seconds)
+        if log.shows_debug:
+            log.debug("call", peer=self.peer, cmd=request.cmd, seconds=call.infer_seconds, queued=call.queue_seconds)
         try:
             return self._wire.result(call.value, infer_seconds=call.infer_seconds, queue_seconds=call.queue_seconds)
         except EncodeError as error:
