@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import textwrap
 import typing
@@ -21,6 +22,7 @@ class Knob:
     metavar: str = ""
     for_policy: bool = True
     empty_env_counts: bool = False
+    secret: bool = False
 
 
 def knob_of(field: FieldInfo) -> Knob:
@@ -37,7 +39,9 @@ def render_help(settings_cls: type[BaseModel], prog: str, description: str = "",
     if description:
         lines += [*textwrap.wrap(description, width), ""]
     groups: dict[str, list[tuple[str, FieldInfo]]] = {}
-    for name, field in settings_cls.model_fields.items():
+    own = inspect.get_annotations(settings_cls)
+    # What several programs share stands in a base class, whose fields pydantic puts first; readers want them last.
+    for name, field in sorted(settings_cls.model_fields.items(), key=lambda item: item[0] not in own):
         groups.setdefault(knob_of(field).group, []).append((name, field))
     for group, members in groups.items():
         lines.append(f"{group}:")
@@ -65,6 +69,9 @@ def render_help(settings_cls: type[BaseModel], prog: str, description: str = "",
 
 def _entry(name: str, field: FieldInfo, width: int) -> list[str]:
     data = knob_of(field)
+    if data.secret:
+        text = f"{(field.description or '').rstrip('.')}. {data.reason.rstrip('.')} [environment only]"
+        return _item(", ".join(data.env), text, width)
     is_bool = field.annotation is bool or bool in typing.get_args(field.annotation)
     head = f"--{name}" if is_bool else f"--{name} {data.metavar or name.rsplit('_', 1)[-1].upper()}"
     default = field.get_default(call_default_factory=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from robopro_eval.console.errors import UsageError
@@ -70,6 +70,15 @@ def knob(
     return Field(default, description=help, json_schema_extra={"knob": data}, **constraints)  # type: ignore[dict-item]
 
 
+def secret_knob(help: str, *, env: str, group: str = "General", reason: str = "") -> Any:
+    """A field of type ``SecretStr | None`` that only the environment variable ``env`` sets.
+
+    Its value is in no message, ``usr_args``, ``repr`` or dump of the settings.
+    """
+    data = Knob(group, (env,), reason, for_policy=False, secret=True)
+    return Field(None, description=help, json_schema_extra={"knob": data}, exclude=True, repr=False)  # type: ignore[dict-item]
+
+
 S = TypeVar("S", bound=ProgramSettings)
 
 
@@ -107,6 +116,7 @@ def parse_program(
         found[name] = (_text_for(fields[name], text), f"--{name}")
     extra: dict[str, object] = {}
     for name, text in overrides:
+        _refuse_secret(fields, name, "--overrides")
         if name in fields:
             found[name] = (_text_for(fields[name], text), f"--overrides --{name}")
         else:
@@ -116,7 +126,11 @@ def parse_program(
     names = yml.pop("environment", None) or {}
     if not isinstance(names, Mapping):
         raise UsageError(f"{yml_path}: 'environment' must map a key to the name of a variable")
+    for name in yml:
+        _refuse_secret(fields, name, str(yml_path))
     for key, variable in names.items():
+        if any(variable in knob_of(field).env for field in fields.values() if knob_of(field).secret):
+            raise UsageError(f"{yml_path}: environment: {key}: {variable} is a secret, which no policy is given")
         text = environ.get(str(variable))
         if text is not None and text.strip():
             yml[str(key)] = parse_value(text)
@@ -173,6 +187,7 @@ def _split_argv(
             name, switch = name[3:], "false"
         if name != "config" and name not in fields:
             raise UsageError(_unknown(token.partition("=")[0], fields, prog))
+        _refuse_secret(fields, name, "the command line")
         if switch is not None:
             if equals:
                 raise UsageError(f"--{written} takes no value")
@@ -196,6 +211,12 @@ def _split_argv(
         else:
             flags[name] = value
     return flags, [], config
+
+
+def _refuse_secret(fields: Mapping[str, FieldInfo], name: str, where: str) -> None:
+    data = knob_of(fields[name]) if name in fields else Knob()
+    if data.secret:
+        raise UsageError(f"{name} is a secret and does not belong in {where}; set the variable {data.env[0]}")
 
 
 def _unknown(token: str, fields: Mapping[str, FieldInfo], prog: str) -> str:
@@ -265,7 +286,9 @@ def _sentence(error: ValidationError, found: Mapping[str, tuple[object, str]]) -
 
 
 def _text_for(field: FieldInfo, text: str) -> object:
-    """Text for a known field stays text (pydantic converts it), except for the word that means None."""
+    """Text for a known field stays text (pydantic converts it), except for the word that means None, and secrets."""
+    if knob_of(field).secret:
+        return SecretStr(text)  # before pydantic sees it: its errors quote what they were given
     if text.strip().lower() in _NULLS and _allows_none(field):
         return None
     return text.strip() if not _is_plain_str(field) else text

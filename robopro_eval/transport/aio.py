@@ -1,8 +1,4 @@
-"""The same as `sockets` and `blocking`, under trio: for the model's program, which serves while its policy thinks.
-
-`TrioChannel` works over `trio.socket` (bytes are read straight into their place; `trio.SocketStream` has no
-`recv_into`) and over any `trio.abc.Stream`, so that tests run on `trio.testing`'s memory streams with a fake clock.
-"""
+"""The same as `sockets` and `security`, under trio: for the model's program, which serves while its policy thinks."""
 
 from __future__ import annotations
 
@@ -10,20 +6,24 @@ import contextlib
 import errno
 import math
 import socket as _socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 from trio import socket as trio_socket
 
-from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
-from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
-from robopro_eval.transport import sockets
+from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone
+from robopro_eval.transport import sockets, tls
 from robopro_eval.transport.addresses import Address, check_address
-from robopro_eval.transport.blocking import IOV_MAX, acknowledge, drop_sent, gone
+from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth, refusal
 from robopro_eval.transport.errors import NobodyCame
 from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY, Retry
+from robopro_eval.transport.security import LinkSecurity, tell_plainly
+from robopro_eval.transport.trio_channel import TrioChannel, as_os_error, peer_address
 
-_STREAM_READ = 64 << 10
+__all__ = ["TrioChannel", "accept", "answer_authentication", "bound_address", "dial", "listen", "secure"]
+
+_REFUSAL_SECONDS = 1.0
+"""For the words that part from a peer; they fit into any socket buffer, so only a full one holds them up."""
 
 
 def listen(host: str, port: int) -> trio_socket.SocketType:
@@ -129,168 +129,81 @@ def _configured(sock: trio_socket.SocketType) -> Address:
             sock.setsockopt(level, option, value)
         except OSError:
             continue
-    return _peer_address(sock)
+    return peer_address(sock)
 
 
-def _peer_address(sock: trio_socket.SocketType) -> Address:
+async def secure(
+    sock: trio_socket.SocketType,
+    security: LinkSecurity,
+    *,
+    listening: bool,
+    host: str | None = None,
+    seconds: float = AUTH_SECONDS,
+) -> trio_socket.SocketType | trio.SSLStream[trio.SocketStream]:
+    """As `security.secure`: what it returns is for `TrioChannel`."""
+    if not security.uses_tls:
+        return sock
+    peer = peer_address(sock)
     try:
-        return sockets.readable(sock.getpeername())
-    except OSError:
-        return sockets.UNKNOWN
-
-
-class TrioChannel:
-    """Frames out, frames in, one task at a time in each direction. Takes over the stream or socket.
-
-    Deadlines are per frame. Raises only PeerGone, DeadlineExceeded and ProtocolError (and trio's cancellation); what
-    `BlockingChannel` says about the state afterwards holds here too. Being cancelled while sending closes the channel,
-    because half a frame may have been sent; being cancelled while receiving loses nothing.
-    """
-
-    def __init__(self, transport: trio.abc.Stream | trio_socket.SocketType, max_frame: int = DEFAULT_MAX_FRAME) -> None:
-        if isinstance(transport, trio.SocketStream):
-            transport = transport.socket
-        self._line: _SocketLine | _StreamLine
-        if isinstance(transport, trio.abc.Stream):
-            self._line = _StreamLine(transport)
-            self.peer = Address("stream", 0)
-        else:
-            self._line = _SocketLine(transport)
-            self.peer = _peer_address(transport)
-        self._decoder = FrameDecoder(max_frame=max_frame)
-        self._failure: PeerGone | None = None
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    async def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
-        """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
-        self._check_open()
-        try:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
-                await self._line.send(buffers)
-                return
-        except OSError as error:
-            await self._failed(error, "while a message was being sent to it")
-            return
-        except BaseException:
-            await self._close()
-            raise
-        await self._close()
-        raise DeadlineExceeded(f"the peer at {self.peer} did not take a message within {timeout} s")
-
-    async def receive(self, timeout: float | None = None) -> memoryview:
-        """The next frame's body: fresh memory that nothing else touches. `timeout` seconds for the whole frame."""
-        await trio.lowlevel.checkpoint()
-        try:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
-                while (body := self._decoder.next_frame()) is None:
-                    self._check_open()
-                    await self._read_some()
-                return body
-        except (PeerGone, ProtocolError):
-            await self._close()
-            raise
-        await self._close()
-        raise DeadlineExceeded(f"no message from the peer at {self.peer} within {timeout} s")
-
-    async def aclose(self) -> None:
-        """Close the connection. Safe to repeat; a task that is receiving gets PeerGone."""
-        await self._close()
-        await trio.lowlevel.checkpoint()
-
-    async def _read_some(self) -> None:
-        try:
-            count = await self._line.receive_into(self._decoder)
-        except OSError as error:
-            await self._failed(error, "while a message was awaited")
-            return
-        if count == 0:
-            raise gone(self.peer, self._decoder, None, "")
-
-    async def _failed(self, error: OSError, when: str) -> None:
-        """The line broke: read what had already arrived; if that completes no frame, raise."""
-        if self._closed:  # by another task of ours
-            self._check_open()
-        with contextlib.suppress(OSError):
-            while await self._line.receive_buffered(self._decoder):
-                pass
-        self._failure = gone(self.peer, self._decoder, error, when)
-        await self._close()
-        if not self._decoder.has_frame:
-            raise self._failure
-
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._closed:
-            raise PeerGone(f"the connection to {self.peer} is closed")
-
-    async def _close(self) -> None:
-        self._closed = True
-        await self._line.close()
-
-
-@contextlib.contextmanager
-def _as_os_error() -> Iterator[None]:
-    """trio's words for a line that is closed or broken, as an OSError, so that one piece of code judges them all."""
-    try:
-        yield
+        context = security.context(listening=listening)
+        stream = trio.SSLStream(
+            trio.SocketStream(sock),
+            context,
+            server_hostname=None if listening else host,
+            server_side=listening,
+            https_compatible=True,  # frames have lengths of their own, so no farewell of TLS is needed
+        )
+        with trio.move_on_after(seconds):
+            await stream.do_handshake()
+            return stream
+        problem: OSError = TimeoutError()
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") from error
+        problem = as_os_error(error)
+    except BaseException:
+        sock.close()
+        raise
+    if listening and tls.came_without(problem):
+        tell_plainly(sock.detach())
+    sock.close()
+    raise tls.explain(problem, peer, listening=listening, seconds=seconds)
 
 
-class _SocketLine:
-    """A trio socket: gathering sends, reads straight into the decoder's memory."""
+async def answer_authentication(
+    channel: TrioChannel, security: LinkSecurity, *, patience: float = AUTH_SECONDS, seconds: float = AUTH_SECONDS
+) -> None:
+    """The model's part of the exchange of tokens, over a fresh channel; nothing happens without a token.
 
-    def __init__(self, sock: trio_socket.SocketType) -> None:
-        self._sock = sock
+    `patience` is for the first message, `seconds` for all after it. A simulator that was dialed may be busy before it
+    speaks, so a model that dials is patient (`math.inf`); one that listens is not.
 
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        rest = [memoryview(buffer).cast("B") for buffer in buffers]
-        with _as_os_error():
-            while rest:
-                rest = drop_sent(rest, await self._sock.sendmsg(rest[:IOV_MAX]))
-
-    async def receive_into(self, decoder: FrameDecoder) -> int:
-        with _as_os_error():
-            count = await self._sock.recv_into(decoder.get_buffer())
-        decoder.buffer_updated(count)
-        if count == HEADER.size:
-            acknowledge(self._sock)
-        return count
-
-    async def receive_buffered(self, decoder: FrameDecoder) -> int:
-        with trio.move_on_after(0.001):
-            return await self.receive_into(decoder)
-        return 0
-
-    async def close(self) -> None:
-        self._sock.close()
-
-
-class _StreamLine:
-    """Any trio stream."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        with _as_os_error():
-            await self._stream.send_all(b"".join(buffers))
-
-    async def receive_into(self, decoder: FrameDecoder) -> int:
-        with _as_os_error():
-            data = await self._stream.receive_some(_STREAM_READ)
-        decoder.feed(data)
-        return len(data)
-
-    async def receive_buffered(self, decoder: FrameDecoder) -> int:
-        with trio.move_on_after(0.001):
-            return await self.receive_into(decoder)
-        return 0
-
-    async def close(self) -> None:
-        await trio.aclose_forcefully(self._stream)
+    Raises AuthenticationError (the peer was told, the channel is closed), and what the channel raises.
+    """
+    if security.token is None:
+        return
+    auth = ModelAuth(security.token)
+    usual, channel.max_frame = channel.max_frame, AUTH_MAX_FRAME
+    try:
+        body = await channel.receive(None if patience == math.inf else patience)
+        deadline = trio.current_time() + seconds
+        while True:
+            answer = auth.receive(body)
+            if channel.has_unread:
+                raise AuthenticationError("the simulator sent more than the exchange of tokens asks for")
+            await channel.send(answer, max(0.0, deadline - trio.current_time()))
+            if auth.done:
+                return
+            body = await channel.receive(max(0.0, deadline - trio.current_time()))
+    except AuthenticationError as error:
+        with contextlib.suppress(PeerGone, DeadlineExceeded):
+            await channel.send(refusal(str(error)), _REFUSAL_SECONDS)
+        await channel.aclose()
+        raise
+    except PeerGone:
+        if auth.challenged:
+            raise AuthenticationError(
+                f"the simulator at {channel.peer} left in the middle of the exchange of tokens; its EVAL_LINK_TOKEN "
+                "is probably another one"
+            ) from None
+        raise
+    finally:
+        channel.max_frame = usual

@@ -6,12 +6,14 @@ import contextlib
 import os
 import select
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from framing.errors import DeadlineExceeded, PeerGone, WireError
+from framing.errors import DeadlineExceeded, PeerGone, ProtocolError, WireError
 from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
+from robopro_eval.transport import tls
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.retry import describe
 from robopro_eval.transport.sockets import peer_address
@@ -23,41 +25,55 @@ MAX_POLL_MS = 2**31 - 1
 """The longest that poll waits in one go, about 24 days: a C int of milliseconds."""
 
 
+NOT_TAKEN = "the peer at {peer} did not take a message within {timeout} s"
+NO_REPLY = "no reply from the peer at {peer} within {timeout} s"
+
+
 class BlockingChannel:
     """Frames out, frames in, one thread at a time.
 
-    Takes over `sock`. Deadlines are per frame, on a monotonic clock. Raises only PeerGone, DeadlineExceeded and
-    ProtocolError; after any of them the channel is closed, except that a frame which had arrived before a send failed
-    is still delivered by the next `receive` (a stock server says why it closes, then closes). Ctrl-C interrupts every
-    wait: a send leaves the channel closed, because half a frame may have gone out; a receive leaves it as it was.
+    Takes over `sock`, which may be an `ssl.SSLSocket` whose handshake is done (see `security.secure`). Deadlines are
+    per frame, on a monotonic clock. Raises only PeerGone, DeadlineExceeded and ProtocolError; after any of them the
+    channel is closed, except that a frame which had arrived before a send failed is still delivered by the next
+    `receive` (a stock server says why it closes, then closes). Ctrl-C interrupts every wait: a send leaves the channel
+    closed, because half a frame may have gone out; a receive leaves it as it was.
     """
 
     def __init__(self, sock: socket.socket, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self._sock = sock
         self._decoder = FrameDecoder(max_frame=max_frame)
-        self._failure: PeerGone | None = None
+        self._failure: PeerGone | ProtocolError | None = None
         self.peer: Address = peer_address(sock)
         sock.setblocking(False)
+        self._readable, self._writable = _poll_for(sock, select.POLLIN), _poll_for(sock, select.POLLOUT)
 
     @property
     def closed(self) -> bool:
         return self._sock.fileno() < 0
 
+    @property
+    def max_frame(self) -> int:
+        """Largest body to receive, in bytes. May be changed between frames."""
+        return self._decoder.max_frame
+
+    @max_frame.setter
+    def max_frame(self, size: int) -> None:
+        self._decoder.max_frame = size
+
+    @property
+    def has_unread(self) -> bool:
+        """True if more has been read than the frames that `receive` returned."""
+        return self._decoder.has_frame or not self._decoder.at_boundary
+
     def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
         """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
         self._check_open()
         deadline = _deadline(timeout)
-        rest = [memoryview(buffer).cast("B") for buffer in buffers]
         try:
-            while rest:
-                try:
-                    sent = self._sock.sendmsg(rest[:IOV_MAX])
-                except BlockingIOError:
-                    self._wait(
-                        select.POLLOUT, deadline, f"the peer at {self.peer} did not take a message within {timeout} s"
-                    )
-                    continue
-                rest = drop_sent(rest, sent)
+            if isinstance(self._sock, ssl.SSLSocket):
+                self._send_encrypted(self._sock, buffers, deadline, timeout)
+            else:
+                self._send_plain(buffers, deadline, timeout)
         except OSError as error:
             self._failed(error, "while a message was being sent to it")
         except BaseException:
@@ -86,11 +102,37 @@ class BlockingChannel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _send_plain(self, buffers: Sequence[Buffer], deadline: float | None, timeout: float | None) -> None:
+        rest = [memoryview(buffer).cast("B") for buffer in buffers]
+        while rest:
+            try:
+                sent = self._sock.sendmsg(rest[:IOV_MAX])
+            except BlockingIOError:
+                self._wait(self._writable, deadline, timeout, NOT_TAKEN)
+                continue
+            rest = drop_sent(rest, sent)
+
+    def _send_encrypted(
+        self, sock: ssl.SSLSocket, buffers: Sequence[Buffer], deadline: float | None, timeout: float | None
+    ) -> None:
+        """One piece after the other; a piece that TLS could not take yet has to be offered again as it was."""
+        for piece in tls.pieces(buffers):
+            rest = piece
+            while rest:
+                try:
+                    rest = rest[sock.send(rest) :]
+                except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as wants:
+                    poller = self._writable if isinstance(wants, ssl.SSLWantWriteError) else self._readable
+                    self._wait(poller, deadline, timeout, NOT_TAKEN)
+
     def _read_some(self, deadline: float | None, timeout: float | None) -> None:
         try:
             count = self._sock.recv_into(self._decoder.get_buffer())
-        except BlockingIOError:
-            self._wait(select.POLLIN, deadline, f"no reply from the peer at {self.peer} within {timeout} s")
+        except (BlockingIOError, ssl.SSLWantReadError):
+            self._wait(self._readable, deadline, timeout, NO_REPLY)
+            return
+        except ssl.SSLWantWriteError:
+            self._wait(self._writable, deadline, timeout, NO_REPLY)
             return
         except OSError as error:
             self._failed(error, "while a reply was awaited")
@@ -101,13 +143,11 @@ class BlockingChannel:
         if count == HEADER.size:
             acknowledge(self._sock)
 
-    def _wait(self, event: int, deadline: float | None, message: str) -> None:
-        poller = select.poll()
-        poller.register(self._sock, event)
+    def _wait(self, poller: select.poll, deadline: float | None, timeout: float | None, complaint: str) -> None:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             self.close()
-            raise DeadlineExceeded(message)
+            raise DeadlineExceeded(complaint.format(peer=self.peer, timeout=timeout))
         # Rounded up, since waking early would spin; bounded by what poll takes, since the caller comes back anyway.
         poller.poll(None if left is None else min(int(left * 1000) + 1, MAX_POLL_MS))
 
@@ -116,12 +156,16 @@ class BlockingChannel:
         while True:
             try:
                 count = self._sock.recv_into(self._decoder.get_buffer())
+            except ssl.SSLError as told:  # TLS has its reason in what had arrived, a reset has none
+                if not isinstance(error, ssl.SSLError) and told.reason:
+                    error = told
+                break
             except OSError:
                 break
             if count == 0:
                 break
             self._decoder.buffer_updated(count)
-        self._failure = gone(self.peer, self._decoder, error, when)
+        self._failure = broken(self.peer, self._decoder, error, when)
         self._sock.close()
         if not self._decoder.has_frame:
             raise self._failure
@@ -163,6 +207,19 @@ def gone(peer: Address, decoder: FrameDecoder, error: OSError | None, when: str)
     how = "closed the connection" if error is None else f"vanished {when} ({describe(error)})"
     where = " in the middle of a message" if mid_frame else ""
     return PeerGone(f"the peer at {peer} {how}{where}", mid_frame=mid_frame)
+
+
+def broken(peer: Address, decoder: FrameDecoder, error: OSError, when: str) -> PeerGone | ProtocolError:
+    """The exception for a line that failed: a peer that vanished, or TLS that was not kept or refused us."""
+    if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
+        return ProtocolError(tls.sentence(error, peer))
+    return gone(peer, decoder, error, when)
+
+
+def _poll_for(sock: socket.socket, event: int) -> select.poll:
+    poller = select.poll()
+    poller.register(sock, event)
+    return poller
 
 
 def _deadline(timeout: float | None) -> float | None:

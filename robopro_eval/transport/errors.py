@@ -33,3 +33,7 @@ class CannotListen(TransportError):
 
 class NobodyCame(TransportError):
     """No peer connected within the time given."""
+
+
+class SecurityError(TransportError, ValueError):
+    """A token, certificate or key that cannot be used as it was given. Trying again cannot help."""

@@ -1,0 +1,276 @@
+"""`TrioChannel`: whole frames under trio, with one deadline per frame. For the model's program.
+
+It works over TCP sockets (bytes are read straight into their place), over TLS, and over any `trio.abc.Stream`, so that
+tests run on `trio.testing`'s memory streams with a fake clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+from trio import socket as trio_socket
+
+from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
+from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
+from robopro_eval.transport import sockets, tls
+from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, drop_sent, gone
+
+FAIR_SHARE = 4 << 20
+"""Bytes that one channel may read without letting other tasks run: a millisecond or two."""
+
+_STREAM_READ = 64 << 10
+
+
+class TrioChannel:
+    """Frames out, frames in, one task at a time in each direction. Takes over the stream or socket.
+
+    Deadlines are per frame. Raises only PeerGone, DeadlineExceeded and ProtocolError (and trio's cancellation); what
+    `BlockingChannel` says about the state afterwards holds here too. Being cancelled while sending closes the channel,
+    because half a frame may have been sent; being cancelled while receiving loses nothing. `send` and `receive` are
+    checkpoints, and a peer that sends without end does not keep other tasks from running.
+    """
+
+    def __init__(
+        self,
+        transport: trio.abc.Stream | trio_socket.SocketType,
+        max_frame: int = DEFAULT_MAX_FRAME,
+    ) -> None:
+        if isinstance(transport, trio.SocketStream):
+            transport = transport.socket
+        self.peer: Address = _peer_of(transport)
+        self._line: _SocketLine | _StreamLine
+        self._line = _StreamLine(transport) if isinstance(transport, trio.abc.Stream) else _SocketLine(transport)
+        self._decoder = FrameDecoder(max_frame=max_frame)
+        self._failure: PeerGone | ProtocolError | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def max_frame(self) -> int:
+        """Largest body to receive, in bytes. May be changed between frames."""
+        return self._decoder.max_frame
+
+    @max_frame.setter
+    def max_frame(self, size: int) -> None:
+        self._decoder.max_frame = size
+
+    @property
+    def has_unread(self) -> bool:
+        """True if more has been read than the frames that `receive` returned."""
+        return self._decoder.has_frame or not self._decoder.at_boundary
+
+    async def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
+        """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
+        self._check_open()
+        try:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._line.send(buffers)
+                return
+        except OSError as error:
+            await self._failed(error, "while a message was being sent to it")
+            return
+        except BaseException:
+            await self._close()
+            raise
+        await self._close()
+        raise DeadlineExceeded(f"the peer at {self.peer} did not take a message within {timeout} s")
+
+    async def receive(self, timeout: float | None = None) -> memoryview:
+        """The next frame's body: fresh memory that nothing else touches. `timeout` seconds for the whole frame."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        others_ran = False
+        try:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                while (body := self._decoder.next_frame()) is None:
+                    self._check_open()
+                    others_ran |= await self._read_some()
+                if not others_ran:
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                return body
+        except (PeerGone, ProtocolError):
+            await self._close()
+            raise
+        await self._close()
+        raise DeadlineExceeded(f"no message from the peer at {self.peer} within {timeout} s")
+
+    async def aclose(self) -> None:
+        """Close the connection. Safe to repeat; a task that is receiving gets PeerGone."""
+        await self._close()
+        await trio.lowlevel.checkpoint()
+
+    async def _read_some(self) -> bool:
+        """Read what there is, or wait for it; True if other tasks could run meanwhile."""
+        try:
+            count, others_ran = await self._line.receive_into(self._decoder)
+        except OSError as error:
+            await self._failed(error, "while a message was awaited")
+            return True
+        if count == 0:
+            raise gone(self.peer, self._decoder, None, "")
+        return others_ran
+
+    async def _failed(self, error: OSError, when: str) -> None:
+        """The line broke: read what had already arrived; if that completes no frame, raise."""
+        if self._closed:  # by another task of ours
+            self._check_open()
+        try:
+            while await self._line.receive_buffered(self._decoder):
+                pass
+        except ssl.SSLError as told:  # TLS has its reason in what had arrived, a reset has none
+            error = told
+        except OSError:
+            pass
+        self._failure = broken(self.peer, self._decoder, error, when)
+        await self._close()
+        if not self._decoder.has_frame:
+            raise self._failure
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise PeerGone(f"the connection to {self.peer} is closed")
+
+    async def _close(self) -> None:
+        self._closed = True
+        await self._line.close()
+
+
+class _SocketLine:
+    """A TCP socket: gathering sends, reads straight into the decoder's memory.
+
+    The system is asked first and trio only where there is something to wait for: every visit to trio's scheduler costs
+    more than the call itself.
+    """
+
+    def __init__(self, sock: trio_socket.SocketType) -> None:
+        self._sock = socket.socket(fileno=sock.detach())
+        self._sock.setblocking(False)
+        self._unshared = 0  # bytes read since other tasks could run
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        rest = [memoryview(buffer).cast("B") for buffer in buffers]
+        others_ran = False
+        while rest:
+            try:
+                sent = self._sock.sendmsg(rest[:IOV_MAX])
+            except BlockingIOError:
+                sent = 0
+            rest = drop_sent(rest, sent)
+            if rest:
+                await _until(trio.lowlevel.wait_writable, self._sock)
+                others_ran = True
+        if not others_ran:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def receive_into(self, decoder: FrameDecoder) -> tuple[int, bool]:
+        """Bytes read (0 at the end), and whether other tasks could run meanwhile."""
+        others_ran = False
+        while True:
+            try:
+                count = self._sock.recv_into(decoder.get_buffer())
+            except BlockingIOError:
+                await _until(trio.lowlevel.wait_readable, self._sock)
+                self._unshared, others_ran = 0, True
+                continue
+            self._arrived(decoder, count)
+            if self._unshared > FAIR_SHARE:
+                self._unshared = 0
+                await trio.lowlevel.checkpoint()
+                others_ran = True
+            return count, others_ran
+
+    async def receive_buffered(self, decoder: FrameDecoder) -> int:
+        """Without waiting: bytes read, 0 if there are none."""
+        try:
+            count = self._sock.recv_into(decoder.get_buffer())
+        except BlockingIOError:
+            return 0
+        self._arrived(decoder, count)
+        return count
+
+    async def close(self) -> None:
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    def _arrived(self, decoder: FrameDecoder, count: int) -> None:
+        decoder.buffer_updated(count)
+        self._unshared += count
+        if count == HEADER.size:
+            acknowledge(self._sock)
+
+
+class _StreamLine:
+    """Any trio stream, TLS among them. Its own calls are checkpoints."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        for piece in tls.pieces(buffers):
+            try:
+                await self._stream.send_all(piece)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise as_os_error(error) from error
+
+    async def receive_into(self, decoder: FrameDecoder) -> tuple[int, bool]:
+        """Bytes read (0 at the end), and True: other tasks could run meanwhile."""
+        try:
+            data = await self._stream.receive_some(_STREAM_READ)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise as_os_error(error) from error
+        decoder.feed(data)
+        return len(data), True
+
+    async def receive_buffered(self, decoder: FrameDecoder) -> int:
+        """Bytes read within a moment, 0 if there are none."""
+        with trio.move_on_after(0.001):
+            count, _ = await self.receive_into(decoder)
+            return count
+        return 0
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+
+def as_os_error(error: trio.BrokenResourceError | trio.ClosedResourceError) -> OSError:
+    """trio's words for a line that is closed or broken, as an OSError, so that one piece of code judges them all."""
+    if isinstance(error.__cause__, ssl.SSLError):
+        return error.__cause__
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+async def _until(wait: Callable[[socket.socket], Awaitable[None]], sock: socket.socket) -> None:
+    try:
+        await wait(sock)
+    except trio.ClosedResourceError as error:
+        raise as_os_error(error) from error
+
+
+def _peer_of(transport: trio.abc.Stream | trio_socket.SocketType) -> Address:
+    if isinstance(transport, trio.SSLStream):
+        transport = transport.transport_stream
+    if isinstance(transport, trio.SocketStream):
+        transport = transport.socket
+    if isinstance(transport, trio.abc.Stream):
+        return Address("stream", 0)
+    return peer_address(transport)
+
+
+def peer_address(sock: trio_socket.SocketType) -> Address:
+    """As `sockets.peer_address`."""
+    try:
+        return sockets.readable(sock.getpeername())
+    except OSError:
+        return sockets.UNKNOWN
