@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from session_helpers import FEATURES, body, message, upgraded, with_stock_model
 
 from framing import states
-from framing.errors import EncodeError, LocalProtocolError, PolicyError, ProtocolError
-from framing.frames import Buffer
+from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError, ProtocolError
 from framing.session import (
     TRANSITIONS,
     Ending,
@@ -29,37 +28,6 @@ from framing.session import (
     Role,
     State,
 )
-
-FEATURES = Features("dxvla", frozenset({"get_action", "reset_model"}), frozenset({"observation_window"}))
-
-
-def body(frame: Sequence[Buffer]) -> bytes:
-    data = b"".join(frame)
-    assert int.from_bytes(data[:4], "big") == len(data) - 4
-    return data[4:]
-
-
-def message(frame: Sequence[Buffer]) -> dict[str, Any]:
-    out: dict[str, Any] = json.loads(body(frame))
-    return out
-
-
-def upgraded() -> tuple[RequesterSession, ResponderSession]:
-    """A pair after its first exchange."""
-    ask, answer = RequesterSession(), ResponderSession(FEATURES)
-    answer.receive(body(ask.request("reset_model")))
-    ask.receive(body(answer.result(None)))
-    assert ask.peer is Peer.OURS
-    assert answer.peer is Peer.OURS
-    return ask, answer
-
-
-def with_stock_model() -> RequesterSession:
-    ask = RequesterSession()
-    ask.request("reset_model")
-    ask.receive(b'{"res": null}')
-    assert ask.peer is Peer.STOCK
-    return ask
 
 
 # ---------------------------------------------------------------- rule 2: who speaks first, and how
@@ -531,13 +499,16 @@ def test_the_page_with_the_diagrams_is_current() -> None:
 
 # ---------------------------------------------------------------- anything at all
 KEYS = ["cmd", "obs", "id", "accept", "args", "kwargs", "res", "error", "kind", "timing", "policy", "episode", "name"]
+KEYS += ["wire", "wait", "place", "of", "traceback", "episode_id"]
+_AN_ARRAY = {"__numpy_array__": True, "data": "AAEC", "dtype": "uint8", "shape": [3]}
 _JSONISH = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
         st.integers(-2, 4),
         st.text(max_size=5),
-        st.sampled_from(["json", "ok", "reset_model"]),
+        st.sampled_from(["json", "binary", "ok", "wait", "auth_required", "protocol_error", "reset_model"]),
+        st.just(_AN_ARRAY),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
@@ -569,7 +540,7 @@ def test_whatever_a_peer_sends_only_errors_of_the_wire_come_out(bodies: list[byt
                 if session.state in (State.OURS_IDLE, State.STOCK_IDLE):
                     session.request("get_action")
                 session.receive(data)
-            except (ProtocolError, PolicyError):
+            except (ProtocolError, PolicyError, AuthenticationError):
                 pass
 
 
