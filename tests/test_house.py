@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model_endpoint": {"framing", "robopro_eval.transport", "robopro_eval.settings", "robopro_eval.console"},
     "policies": {"robopro_eval.action_spaces"},
     "robopro_eval.action_spaces": set(),
+    "robopro_eval.checks": {"framing", "robopro_eval.console", "robopro_eval.settings", "robopro_eval.transport"},
     "robopro_eval.console": set(),
     "robopro_eval.records": set(),
     "robopro_eval.settings": {"robopro_eval.console"},

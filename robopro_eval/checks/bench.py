@@ -1,0 +1,278 @@
+"""What a check works with: conversations with the server, raw frames, and what is known of the server."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from framing.binary import decode_body, encode_binary
+from framing.codec import numpy_to_json
+from framing.decoding import Wire
+from framing.errors import PeerGone, PolicyError, WireError
+from framing.frames import Buffer, encode_frame
+from framing.messages import BINARY, JSON, WAIT
+from framing.session import BYE, RESET, Features, Peer, Reply, RequesterSession, Wait, WireChoice
+from robopro_eval.checks.core import CheckFailed, Skipped
+from robopro_eval.checks.link import Link, ProbeChannel
+from robopro_eval.transport.errors import TransportError
+
+REPLY_SECONDS = 10.0
+"""How long one reply may take (`--timeout`), unless a check says otherwise."""
+
+FIRST_REPLY_FACTOR = 6
+"""The first reply of all may take so many times as long: a policy may compile or load in its first call."""
+
+CHECK_FACTOR = 4
+"""A whole check may take so many times as long as one reply, so that a slow server cannot stretch a run for ever."""
+
+QUIET_SECONDS = 0.2
+"""How long nothing may come where nothing is due. A reply that follows at once takes a fraction of a millisecond."""
+
+TURN_SECONDS = 1.0
+"""A second connection that gets no reply for so long, while the first is served, waits for its turn."""
+
+ACCEPTS = [BINARY, JSON, WAIT]
+
+ECHO, ECHO_MARK = "echo", "eval_check_methods"
+
+
+@dataclass
+class Known:
+    """What has been learnt of the server. `echo` is the name of a method that returns its argument, if there is one."""
+
+    peer: Peer = Peer.UNKNOWN
+    features: Features | None = None
+    wire: Wire = None
+    """What the first reply says of the formats that the server reads."""
+    reads_binary: bool = False
+    echo: str | None = None
+    is_echo_policy: bool = False
+
+    @property
+    def upgraded(self) -> bool:
+        return self.peer is Peer.OURS
+
+
+class Talk:
+    """A conversation by the rules, over one connection. Deadlines are the bench's."""
+
+    def __init__(self, channel: ProbeChannel, session: RequesterSession, patience: Callable[[], float]) -> None:
+        self.channel = channel
+        self.session = session
+        self.last_body: Buffer = b""
+        self._patience = patience
+
+    def call(self, name: str, *args: object, **kwargs: object) -> Wire:
+        """What the server replies. Raises PolicyError for an error reply, and the other WireErrors."""
+        return self.request(name, args, kwargs)
+
+    def request(
+        self,
+        name: str,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        *,
+        episode: Mapping[str, object] | None = None,
+    ) -> Wire:
+        """The same, with the arguments as a session takes them."""
+        self.channel.send(self.session.request(name, args, kwargs, episode=episode), self._patience())
+        return self.answer()
+
+    def ask(self, name: str, *args: object) -> None:
+        """Send a request; the reply is due."""
+        self.channel.send(self.session.request(name, args), self._patience())
+
+    def answer(self) -> Wire:
+        """The reply that is due, however often the server says before that it has to wait."""
+        limit = time.monotonic() + self._patience()
+        while True:
+            self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
+            reply = self.session.receive(self.last_body)
+            if isinstance(reply, Reply):
+                return reply.value
+
+    def first_sign(self, seconds: float) -> Reply | Wait | None:
+        """A reply or wait notice within `seconds`; None if neither came, and both can still come."""
+        if not self.channel.has_news(seconds):
+            return None
+        return self.session.receive(self.channel.receive(self._patience()))
+
+    def read(self, path: str, *, length: bool = False) -> Wire:
+        """An attribute of the policy, or its length; only from an upgraded server."""
+        self.channel.send(self.session.get(path, length=length), self._patience())
+        return self.answer()
+
+    def bye(self) -> None:
+        """Part as an upgraded server expects it, or simply close. Never raises for what the server does."""
+        with contextlib.suppress(WireError):
+            if self.session.peer is Peer.OURS and not self.channel.closed:
+                self.channel.send(self.session.bye(), self._patience())
+                while self.session.ending is None:
+                    with contextlib.suppress(PolicyError):
+                        self.session.receive(self.channel.receive(self._patience()))
+        self.channel.close()
+
+
+class Raw:
+    """Bytes and messages over one connection, rules or no rules."""
+
+    def __init__(self, channel: ProbeChannel, patience: Callable[[], float]) -> None:
+        self.channel = channel
+        self._patience = patience
+        self.last_body: memoryview = memoryview(b"")
+
+    def send(self, data: Buffer) -> None:
+        self.channel.send([data], self._patience())
+
+    def request(self, message: Mapping[str, object], *, binary: bool = False) -> None:
+        self.channel.send(encode_frame(encode_binary(message) if binary else numpy_to_json(message)), self._patience())
+
+    def reply(self) -> dict[str, Wire]:
+        """The next message that is no wait notice. Raises WireError, CheckFailed if it is not an object."""
+        limit = time.monotonic() + self._patience()
+        while True:
+            self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
+            message = decode_body(self.last_body)
+            if not isinstance(message, dict):
+                raise CheckFailed("a reply is no JSON object")
+            if "wait" not in message:
+                return message
+
+    def introduce(self) -> dict[str, Wire]:
+        """The first request of a connection; its reply, which must be a result."""
+        self.request(first_request())
+        reply = self.reply()
+        if "res" not in reply:
+            raise CheckFailed(f"{RESET} was answered with the error {reply.get('error')!r}")
+        return reply
+
+    def refused(self) -> str:
+        """How the server refuses what was sent: it closes, or sends an error. Raises CheckFailed if it does neither."""
+        try:
+            reply = self.reply()
+        except PeerGone:
+            return "the connection is closed"
+        if "error" not in reply:
+            raise CheckFailed("it was answered with a result")
+        return f"answered with an error ({clipped(reply['error'])})"
+
+
+@dataclass
+class Bench:
+    """Passed to every check. `seconds` is how long a reply may take; `known` is filled by the first checks."""
+
+    link: Link
+    seconds: float = REPLY_SECONDS
+    method: str | None = None
+    known: Known = field(default_factory=Known)
+    _until: float = field(init=False, default=0.0)
+    _shared: Talk | None = field(init=False, default=None)
+
+    def begin_check(self) -> None:
+        """A check starts: its time starts too."""
+        self._until = time.monotonic() + CHECK_FACTOR * self.seconds
+
+    def patience(self) -> float:
+        """Seconds for the next thing that is awaited. Raises CheckFailed when the check has used its time up."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise CheckFailed(f"it took longer than {CHECK_FACTOR * self.seconds:g} s altogether")
+        return min(self.seconds, left)
+
+    @contextlib.contextmanager
+    def talk(self, wire: WireChoice = "auto") -> Iterator[Talk]:
+        """A conversation after its first `reset_model`. With a model that dials it is the same one for all checks."""
+        if not self.link.listens:
+            yield self._shared_talk()
+            return
+        talk = self._new_talk(wire)
+        try:
+            talk.call(RESET)
+            yield talk
+        finally:
+            talk.bye()
+
+    @contextlib.contextmanager
+    def silent_talk(self, wire: WireChoice = "auto") -> Iterator[Talk]:
+        """A connection over which nothing has been said; it is closed without a goodbye unless that was said."""
+        talk = self._new_talk(wire)
+        try:
+            yield talk
+        finally:
+            talk.channel.close()
+
+    @contextlib.contextmanager
+    def raw(self) -> Iterator[Raw]:
+        """A connection for bytes that no session would send."""
+        channel = self.link.open()
+        try:
+            yield Raw(channel, self.patience)
+        finally:
+            channel.close()
+
+    def talks(self) -> Iterator[tuple[str, Talk]]:
+        """One conversation per body format that the server reads, with the format's name."""
+        choices: Sequence[tuple[str, WireChoice]] = [("JSON", "json"), ("binary", "auto")]
+        if not self.link.listens:
+            choices = [("binary" if self.known.reads_binary else "JSON", "auto")]
+        elif not self.known.reads_binary:
+            choices = choices[:1]
+        for name, wire in choices:
+            with self.talk(wire) as talk:
+                yield name, talk
+
+    def meet(self) -> Talk:
+        """The very first conversation: nothing is known yet, and the first reply may take longer."""
+        self._until = time.monotonic() + FIRST_REPLY_FACTOR * self.seconds
+        talk = Talk(self.link.open(), RequesterSession(), lambda: max(0.0, self._until - time.monotonic()))
+        if not self.link.listens:
+            self._shared = Talk(talk.channel, talk.session, self.patience)
+        return talk
+
+    def serves_next(self) -> None:
+        """Raises CheckFailed unless a new connection is answered as it should be."""
+        try:
+            with self.talk():
+                pass
+        except (WireError, TransportError) as error:
+            raise CheckFailed(f"the next simulator is not served any more ({error})") from error
+
+    def part(self) -> None:
+        """All checks are done: a model that dialed is told goodbye, so that its program can end."""
+        if self._shared is not None:
+            self._shared.bye()
+        self.link.close()
+
+    def _new_talk(self, wire: WireChoice) -> Talk:
+        return Talk(self.link.open(), RequesterSession(wire), self.patience)
+
+    def _shared_talk(self) -> Talk:
+        talk = self._shared
+        if talk is None or talk.channel.closed or talk.session.ending is not None:
+            if not self.known.upgraded:
+                raise Skipped("the model closed its connection, and a stock model does not dial again")
+            self._shared = talk = self._new_talk("auto")
+        talk.call(RESET)
+        return talk
+
+
+def first_request(number: int = 1) -> dict[str, object]:
+    """What opens a connection: `reset_model` in the stock shape, with the offer to upgrade."""
+    return {"cmd": RESET, "obs": None, "id": number, "accept": ACCEPTS}
+
+
+def upgraded_request(cmd: str, number: int, *args: object, accept: Sequence[str] = ACCEPTS) -> dict[str, object]:
+    """A request in the upgraded shape, belonging to no episode."""
+    return {"cmd": cmd, "id": number, "accept": list(accept), "args": list(args), "kwargs": {}, "episode_id": None}
+
+
+def farewell(number: int) -> dict[str, object]:
+    return {"cmd": BYE, "id": number, "accept": ACCEPTS, "args": [], "kwargs": {}}
+
+
+def clipped(value: object) -> str:
+    """The first line of `value`, short enough for a line of the report."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."

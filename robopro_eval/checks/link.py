@@ -1,0 +1,108 @@
+"""Connections to the server under test: dialed where it listens, accepted where it dials."""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import Protocol
+
+from robopro_eval.checks.core import Skipped
+from robopro_eval.console.errors import UsageError, UserError
+from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.blocking import BlockingChannel
+from robopro_eval.transport.errors import AddressError, NobodyCame, TransportError
+from robopro_eval.transport.sockets import accept, bound_address, dial, listen
+
+MAX_FRAME = 16 << 20
+"""Largest reply taken, in bytes: three times the largest that is asked for. A header in the wrong byte order announces
+more than that in 255 of 256 cases, and is recognised at once."""
+
+DIAL_SECONDS = 5.0
+"""For one attempt to connect: a host that is up answers or refuses within milliseconds."""
+
+DIAL_EVERY = 0.5
+"""Seconds between attempts while a server is awaited (`--wait`)."""
+
+COME_SECONDS = 300.0
+"""How long a model that dials is awaited unless `--wait` says otherwise: it may be loading weights."""
+
+REDIAL_SECONDS = 20.0
+"""How long a model may take to dial again after its connection was lost: ours waits 5 s between attempts."""
+
+
+class ProbeChannel(BlockingChannel):
+    """A channel that can also be asked whether anything has come, without giving it up when nothing has."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock, MAX_FRAME)
+
+    def has_news(self, seconds: float) -> bool:
+        """True if a frame, a part of one or the end of the stream is there within `seconds`."""
+        if self.closed or self._decoder.has_frame:
+            return True
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        return bool(poller.poll(int(seconds * 1000)))
+
+
+class Link(Protocol):
+    """Opens connections to the server under test."""
+
+    name: str
+    """Where it is, for people."""
+    listens: bool
+    """The server listens, so that any number of connections can be had."""
+
+    def open(self) -> ProbeChannel:
+        """The next connection. Raises TransportError; Skipped where no more can be had."""
+
+    def close(self) -> None: ...
+
+
+class DialedLink:
+    """A server that listens on `address`. The first connection is tried for `wait` seconds."""
+
+    listens = True
+
+    def __init__(self, address: Address, *, wait: float) -> None:
+        self.name = f"tcp://{address}"
+        self._address = address
+        self._attempts = 1 + int(wait / DIAL_EVERY)
+
+    def open(self) -> ProbeChannel:
+        attempts, self._attempts = self._attempts, 1
+        sock = dial(self._address, attempts=attempts, interval=DIAL_EVERY, name_attempts=1, timeout=DIAL_SECONDS)
+        return ProbeChannel(sock)
+
+    def close(self) -> None: ...
+
+
+class AcceptedLink:
+    """A model that dials `address`, where this listens. The first is awaited for `wait` seconds."""
+
+    listens = False
+
+    def __init__(self, address: Address, *, wait: float) -> None:
+        try:
+            self._listener: socket.socket = listen(address.host, address.port)
+        except AddressError as error:
+            raise UsageError(str(error)) from error
+        except TransportError as error:
+            raise UserError(str(error)) from error
+        self.name = f"a model that dials {bound_address(self._listener)}"
+        self.port = bound_address(self._listener).port
+        self._wait = wait
+        self._seen = False
+
+    def open(self) -> ProbeChannel:
+        try:
+            sock, _ = accept(self._listener, timeout=REDIAL_SECONDS if self._seen else self._wait)
+        except NobodyCame:
+            if self._seen:
+                raise Skipped("the model's connection is over, and it did not dial again") from None
+            raise
+        self._seen = True
+        return ProbeChannel(sock)
+
+    def close(self) -> None:
+        self._listener.close()

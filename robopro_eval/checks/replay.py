@@ -1,0 +1,182 @@
+"""Recorded requests asked again: what is sent, what came back then and now, and whether that is the same.
+
+Results are compared, and whether a request ended in an error; ids, timing and wait notices are not. Requests are
+encoded anew for the peer at hand, so that a recording made with an upgraded server can be played to a stock one, and
+the other way round.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from framing.binary import decode_body
+from framing.decoding import Wire
+from framing.errors import EncodeError, PolicyError, ProtocolError
+from framing.messages import read_upgraded, stock_args
+from framing.session import BYE, GET, RESET, Peer, Request
+from robopro_eval.checks.bench import Talk, clipped
+from robopro_eval.checks.difference import Difference, Tolerance, differences
+from robopro_eval.transport.recording import Direction, Recording, RecordingError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The reply to a request: a value, or an error's text and kind (None from a stock server)."""
+
+    value: Wire = None
+    error: str | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One recorded request, its reply, and how many seconds that took."""
+
+    number: int
+    request: Request
+    answer: Answer
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """For people: the method, or the attribute that was read."""
+        if self.request.cmd == GET and self.request.args:
+            return f"attribute {self.request.args[0]!s}"
+        return self.request.cmd
+
+
+@dataclass(frozen=True)
+class Played:
+    """An exchange and what became of it now. `differences` is empty if it is the same; None if it was not asked."""
+
+    exchange: Exchange
+    differences: Sequence[Difference] | None
+    seconds: float = 0.0
+    reason: str = ""
+
+
+def read_exchanges(recording: Recording) -> list[Exchange]:
+    """The requests of a recording with their replies, without the goodbye and without a last request never answered.
+
+    Raises RecordingError if a frame is no message, or a reply has no request.
+    """
+    exchanges: list[Exchange] = []
+    owed: deque[tuple[Request, float]] = deque()
+    for number, frame in enumerate(recording.frames, start=1):
+        try:
+            message = decode_body(frame.body)
+            if not isinstance(message, dict):
+                raise ProtocolError("it is no object")
+            if frame.direction is Direction.SENT:
+                owed.append((_read_request(message), frame.seconds))
+                continue
+        except ProtocolError as error:
+            raise RecordingError(f"frame {number} of the recording is no message: {error}") from error
+        if "wait" in message:
+            continue
+        if not owed:
+            raise RecordingError(f"frame {number} of the recording is a reply to no request")
+        request, asked = owed.popleft()
+        if request.cmd != BYE:
+            exchanges.append(Exchange(len(exchanges) + 1, request, _read_answer(message), frame.seconds - asked))
+    return exchanges
+
+
+def _read_request(message: dict[str, Wire]) -> Request:
+    cmd = message.get("cmd")
+    if not isinstance(cmd, str):
+        raise ProtocolError("a request names no method")
+    return read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
+
+
+def _read_answer(message: dict[str, Wire]) -> Answer:
+    if "error" not in message:
+        return Answer(message.get("res"))
+    kind = message.get("kind")
+    return Answer(error=str(message["error"]), kind=kind if isinstance(kind, str) else None)
+
+
+def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Iterator[Played]:
+    """Ask everything again, in order, over a fresh connection. What cannot be asked of this peer is said to be so.
+
+    Raises WireError (not PolicyError) when the server is lost.
+    """
+    introduction = _ask(talk, Request(RESET))
+    # Whether the policy is freshly reset: then a stock server need not be reset again.
+    fresh, over = True, ""
+    for index, exchange in enumerate(exchanges):
+        request = exchange.request
+        reason = over or _cannot_ask(talk, request)
+        if reason:
+            yield Played(exchange, None, reason=reason)
+            continue
+        begun = time.perf_counter()
+        if request.cmd == RESET and fresh and (talk.session.peer is Peer.STOCK or _is_introduction(index, request)):
+            answer = introduction
+        else:
+            answer = _ask(talk, request)
+        seconds = time.perf_counter() - begun
+        fresh = False
+        if answer.error is not None and talk.session.peer is Peer.STOCK:
+            over = "a stock server closes the connection after an error reply"
+        yield Played(exchange, list(compare(exchange, answer, tolerance)), seconds)
+
+
+def compare(exchange: Exchange, now: Answer, tolerance: Tolerance) -> Iterator[Difference]:
+    """Where the reply now is not the reply then."""
+    then = exchange.answer
+    if then.error is None and now.error is None:
+        yield from differences(then.value, now.value, "res", tolerance)
+    elif then.error is None:
+        yield Difference("res", f"a result became the error {clipped(now.error)!r}")
+    elif now.error is None:
+        yield Difference("error", f"the error {clipped(then.error)!r} became a result")
+    elif then.kind != now.kind and None not in (then.kind, now.kind):
+        yield Difference("kind", f"{then.kind} became {now.kind} ({clipped(now.error)})")
+
+
+def median_seconds(played: Sequence[Played]) -> dict[str, tuple[int, float, float]]:
+    """By name of what was asked, in order of appearance: how often, and the median seconds then and now."""
+    groups: dict[str, list[Played]] = {}
+    for one in played:
+        if one.differences is not None:
+            groups.setdefault(one.exchange.name, []).append(one)
+    return {
+        name: (
+            len(group),
+            statistics.median(one.exchange.seconds for one in group),
+            statistics.median(one.seconds for one in group),
+        )
+        for name, group in groups.items()
+    }
+
+
+def _is_introduction(index: int, request: Request) -> bool:
+    """Whether it is what every connection begins with, and not the reset of an episode."""
+    return index == 0 and request.episode is None
+
+
+def _cannot_ask(talk: Talk, request: Request) -> str:
+    if talk.session.peer is Peer.OURS:
+        return ""
+    if request.cmd == GET and not request.is_stock:
+        return "a stock server has no attributes to read"
+    if request.kwargs:
+        return "a stock server takes no keyword arguments"
+    return ""
+
+
+def _ask(talk: Talk, request: Request) -> Answer:
+    try:
+        if request.cmd == GET and not request.is_stock:
+            return Answer(talk.read(str(request.args[0]), length=bool(request.kwargs.get("length", False))))
+        episode: Mapping[str, Wire] | None = request.episode
+        return Answer(talk.request(request.cmd, request.args, request.kwargs, episode=episode))
+    except EncodeError as error:
+        return Answer(error=f"cannot be sent: {error}")
+    except PolicyError as error:
+        return Answer(error=str(error), kind=error.kind)
