@@ -121,7 +121,7 @@ class Program:
             source = LocalModel(dispatcher, max_frame=prepared.settings.max_frame)
             controller = PolicyController(prepared.policy, source, prepared.face.eval, prepared.usr_args)
             return self._one_run(FixedSupply(controller))
-        link = make_link(prepared.settings, say, note)
+        link = make_link(prepared.door(note), say, note)
         try:
             link.open()
             while True:

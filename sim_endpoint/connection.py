@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from framing.errors import DeadlineExceeded, PeerGone
+from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone
 from robopro_eval.console.errors import UsageError
 from robopro_eval.transport.addresses import Address
-from robopro_eval.transport.errors import AddressError, NameNotFound, NobodyCame, TransportError
+from robopro_eval.transport.errors import AddressError, NameNotFound, NobodyCame, SecurityError, TransportError
 from robopro_eval.transport.retry import STATUS_EVERY
 from robopro_eval.transport.sockets import accept, bound_address, dial, listen
 from sim_endpoint.faults import NoModel
-from sim_endpoint.greeting import Greeting, Greetings
+from sim_endpoint.greeting import Door, Greeting, Greetings
 from sim_endpoint.model_source import ModelSource, RemoteModel
-from sim_endpoint.settings import SimSettings
 
 Say = Callable[[str], None]
 
@@ -59,12 +58,12 @@ class ListeningLink:
     vanish, the next is at hand.
     """
 
-    def __init__(self, settings: SimSettings, say: Say, note: Say) -> None:
-        self._settings = settings
+    def __init__(self, door: Door, say: Say, note: Say) -> None:
+        self._settings = door.settings
         self._say = say
         self._note = note
         self._listener: socket.socket | None = None
-        self._greetings = Greetings(settings, NOT_YET_DIALED_IN, note)
+        self._greetings = Greetings(door, NOT_YET_DIALED_IN, note)
 
     def open(self) -> None:
         settings = self._settings
@@ -115,11 +114,11 @@ class ListeningLink:
 class DialingLink:
     """The default: the model listens at MODEL_SERVER_HOST, and we dial until it is there."""
 
-    def __init__(self, settings: SimSettings, say: Say, note: Say) -> None:
-        self._settings = settings
+    def __init__(self, door: Door, say: Say, note: Say) -> None:
+        self._settings = door.settings
         self._say = say
         self._note = note
-        self._greetings = Greetings(settings, NOT_YET_DIALED, note)
+        self._greetings = Greetings(door, NOT_YET_DIALED, note)
 
     def open(self) -> None:
         """Nothing to bind."""
@@ -136,15 +135,20 @@ class DialingLink:
             if isinstance(outcome, RemoteModel):
                 self._say(CONNECTED_TO_MODEL.format(host=address.host, port=address.port))
                 return outcome
+            if isinstance(outcome, AuthenticationError | SecurityError):
+                raise NoModel(str(outcome)) from outcome
             if isinstance(outcome, DeadlineExceeded):
-                last = f"what listens at {name} did not answer reset_model: {outcome}"
+                last = f"what listens at {name} did not answer: {outcome}"
                 if wait is not None:
                     raise NoModel(last) from outcome
                 # A model serves one simulator at a time, and another's run may take hours.
                 self._note(f"note: {last}; dialing again")
             elif isinstance(outcome, PeerGone):
-                last = f"{name} closed every connection before its first reply"
-                self._note(f"note: {name} accepted the connection and closed it before its first reply; dialing again")
+                last = f"{name} closed every connection before its first reply ({outcome})"
+                self._note(
+                    f"note: {name} accepted the connection and closed it before its first reply ({outcome}); "
+                    "dialing again"
+                )
                 time.sleep(interval)
             else:
                 raise NoModel(f"what listens at {name} is no model of ours: {outcome}") from outcome
@@ -178,16 +182,18 @@ class DialingLink:
         self._greetings.close()
 
 
-def make_link(settings: SimSettings, say: Say, note: Say) -> ModelLink:
+def make_link(door: Door, say: Say, note: Say) -> ModelLink:
     """The direction that the settings ask for."""
-    return ListeningLink(settings, say, note) if settings.sim_as_server else DialingLink(settings, say, note)
+    return ListeningLink(door, say, note) if door.listening else DialingLink(door, say, note)
 
 
 def _why_not(greeting: Greeting) -> str:
     """Why somebody who connected to us is no model for us."""
     error = greeting.outcome
     if isinstance(error, PeerGone):
-        return f"{greeting.peer} connected and left without a word (a port scan?)"
+        return f"{greeting.peer} connected and left without a word (a port scan?): {error}"
     if isinstance(error, DeadlineExceeded):
-        return f"{greeting.peer} connected but did not answer reset_model ({error})"
+        return f"{greeting.peer} connected but did not answer: {error}"
+    if isinstance(error, AuthenticationError | SecurityError):
+        return f"{greeting.peer} is turned away: {error}"
     return f"{greeting.peer} is no model of ours ({error})"

@@ -1,6 +1,7 @@
 """Finding out whether what is at the other end of a new connection is a model, each in a thread of its own.
 
-Whoever connects gets ``reset_model`` and has to answer like a model. That may take minutes (it loads, it waits in
+Whoever connects has to speak TLS and to hold the token, where the operator asks for that, then gets ``reset_model``
+and has to answer like a model. That may take minutes (it loads, it waits in
 line) or for ever (it is no model), and must not keep others from being heard: the link goes on accepting meanwhile
 and takes the first that answers.
 """
@@ -13,11 +14,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from framing.session import RequesterSession
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.retry import STATUS_EVERY
+from robopro_eval.transport.security import LinkSecurity, authenticate, secure
 from sim_endpoint.model_source import RemoteModel
+from sim_endpoint.recorder import Recorder
 from sim_endpoint.settings import SimSettings
 
 Say = Callable[[str], None]
@@ -31,17 +35,28 @@ PARTING_SECONDS = 1.5
 goodbye itself it has to fit into the five seconds of a Ctrl-C."""
 
 
+@dataclass(frozen=True)
+class Door:
+    """How this run meets its models. ``listening``: they connect to us."""
+
+    settings: SimSettings
+    security: LinkSecurity = field(default_factory=LinkSecurity)
+    recorder: Recorder | None = None
+
+    @property
+    def listening(self) -> bool:
+        return self.settings.sim_as_server
+
+
 class Greeting:
     """One connection on its way. ``outcome`` is None until it has become a model, or the error that says why not."""
 
-    def __init__(
-        self, sock: socket.socket, peer: str, settings: SimSettings, note: Say, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, peer: str, door: Door, note: Say, wake: Callable[[], None]) -> None:
         self.peer = peer
         self.outcome: RemoteModel | Exception | None = None
         self.begun = time.monotonic()
         self._sock = sock
-        self._settings = settings
+        self._door = door
         self._note = note
         self._wake = wake
         self._thread = threading.Thread(target=self._run, name=f"greeting {peer}", daemon=True)
@@ -57,11 +72,26 @@ class Greeting:
         self._wake()
 
     def _greet(self) -> RemoteModel:
-        settings = self._settings
+        settings, security = self._door.settings, self._door.security
+        self._sock = secure(
+            self._sock,
+            security,
+            listening=self._door.listening,
+            host=settings.model_server_host,
+            seconds=settings.connect_timeout,
+        )
         channel = BlockingChannel(self._sock, settings.max_frame)
         try:
+            authenticate(channel, security, self.peer, seconds=settings.connect_timeout)
             session = RequesterSession(settings.wire, max_frame=settings.max_frame)
-            model = RemoteModel(channel, session, patience=settings.patience, peer=self.peer, on_wait=self._note)
+            model = RemoteModel(
+                channel,
+                session,
+                patience=settings.patience,
+                peer=self.peer,
+                on_wait=self._note,
+                recorder=self._door.recorder,
+            )
             model.handshake()
         except BaseException:
             channel.close()
@@ -85,8 +115,8 @@ class Greeting:
 class Greetings:
     """All that are under way on one link. ``line`` with ``{peer}`` and ``{seconds}`` says that one takes long."""
 
-    def __init__(self, settings: SimSettings, line: str, note: Say) -> None:
-        self._settings = settings
+    def __init__(self, door: Door, line: str, note: Say) -> None:
+        self._door = door
         self._line = line
         self._note = note
         self._pending: list[Greeting] = []
@@ -104,7 +134,7 @@ class Greetings:
             oldest = self._pending.pop(0)
             oldest.drop()
             self._note(f"note: {oldest.peer} has not answered and makes room for others")
-        self._pending.append(Greeting(sock, peer, self._settings, self._note, self._ring))
+        self._pending.append(Greeting(sock, peer, self._door, self._note, self._ring))
 
     def finished(self) -> Greeting | None:
         """The next one with an outcome; it is no longer under way."""

@@ -121,6 +121,12 @@ class ModelSource(Protocol):
         """Part from the model; with ``goodbye`` it is told that the run is over. Never raises."""
 
 
+class ChannelRecorder(Protocol):
+    """Writes down what passes over a channel (``sim_endpoint.recorder``)."""
+
+    def begin(self, channel: Channel, info: EpisodeInfo) -> Channel: ...
+
+
 class Channel(Protocol):
     """The part of ``robopro_eval.transport.blocking.BlockingChannel`` used here."""
 
@@ -145,6 +151,7 @@ class RemoteModel:
         patience: Patience,
         peer: str,
         on_wait: Callable[[str], None] = _say_nothing,
+        recorder: ChannelRecorder | None = None,
     ) -> None:
         self.clock = CallClock()
         self.peer = peer
@@ -152,6 +159,7 @@ class RemoteModel:
         self._session = session
         self._patience = patience
         self._line = _WaitingLine(peer, on_wait)
+        self._recorder = recorder
         self._answered: set[str] = set()  # the first call of each method may load and compile
         self._episode: EpisodeInfo | None = None
         self._fault: Exception | None = None
@@ -184,6 +192,9 @@ class RemoteModel:
         self._episode = info
         done, self._reset_done = self._reset_done, False
         error, self._reset_error = self._reset_error, None
+        if self._recorder is not None:
+            self._channel = self._recorder.begin(self._channel, info)
+            done = error is not None  # a recording begins with the reset
         if done and self._session.peer is Peer.STOCK:
             if error is not None:
                 raise error

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,12 @@ from model_endpoint.loading import PolicyFace, find_policy, load_face
 from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.simulators.benchmark import Benchmark, get_benchmark
 from robopro_eval.simulators.names import UnknownName
+from robopro_eval.transport.errors import SecurityError
+from robopro_eval.transport.security import LinkSecurity, exposure_warning
 from sim_endpoint.episode import EpisodeSpec
 from sim_endpoint.fresh_process import Continuation
+from sim_endpoint.greeting import Door
+from sim_endpoint.recorder import Recorder
 from sim_endpoint.results import MANIFEST, ResultsFolder, environment_facts
 from sim_endpoint.resume import find
 from sim_endpoint.seeds import SeedPlan, plan_seeds
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 IN_PROCESS = "in_process"  # `placement` of a policy that holds no model itself and talks to a server of its own
 EXPERT_NAME = "expert"
+SIM_SERVER, MODEL_SERVER = "sim-server", "model-server"  # who listens
 
 ROBOPRO_RENDER_KNOBS = ("DXVLA_SAPIEN_B1", "DXVLA_DENOISER", "DXVLA_RT_SPP", "WORKERS_PER_GPU")
 """Meant for RoboPRO's ray-traced cameras and its GPU nodes; the tabletop benchmark has no use for them."""
@@ -49,6 +54,7 @@ class Prepared:
     """None for the expert."""
     policy: str
     local: bool
+    security: LinkSecurity
     video_camera: str | None
     ignored_knobs: tuple[str, ...]
 
@@ -111,7 +117,7 @@ class Prepared:
             return EXPERT_NAME
         if self.local:
             return "local"
-        return "sim-server" if self.settings.sim_as_server else "model-server"
+        return SIM_SERVER if self.settings.sim_as_server else MODEL_SERVER
 
     @property
     def warnings(self) -> list[str]:
@@ -125,7 +131,25 @@ class Prepared:
                 f"warning: the {self.benchmark.name} simulator has no use for {', '.join(self.ignored_knobs)}; "
                 "only recorded in the manifest"
             )
+        if self.direction in (SIM_SERVER, MODEL_SERVER):
+            lines += self.security.warnings
+        if self.direction == SIM_SERVER:
+            exposed = exposure_warning(self.settings.sim_server_bind, self.security)
+            lines += [] if exposed is None else [exposed]
         return lines
+
+    def door(self, note: Callable[[str], None]) -> Door:
+        """How the run meets its models. Raises UsageError where there can be no recordings."""
+        recorder = None
+        if self.settings.record is not None:
+            folder = Path(self.settings.record).expanduser()
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"--record {folder}: cannot make this folder: {error.strerror or error}") from error
+            names = {"benchmark": self.benchmark.name, "config": self.config, "policy": self.policy}
+            recorder = Recorder(folder, names, note)
+        return Door(self.settings, self.security, recorder)
 
     def episode_spec(self, folder: Path) -> EpisodeSpec:
         settings = self.settings
@@ -155,6 +179,8 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
     face = None if settings.expert else _face(settings.policy_name)
     if face is not None:
         _check_primary_camera(face, benchmark, environ)
+    local = face is not None and (settings.local or usr_args.get("placement") == IN_PROCESS)
+    security = LinkSecurity() if face is None or local else _security(settings)
     env = _make_env(benchmark, settings.task_name)
     return Prepared(
         settings=settings,
@@ -166,7 +192,8 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
         plan=plan,
         face=face,
         policy=EXPERT_NAME if face is None else face.name,
-        local=face is not None and (settings.local or usr_args.get("placement") == IN_PROCESS),
+        local=local,
+        security=security,
         video_camera=camera,
         ignored_knobs=tuple(name for name in ROBOPRO_RENDER_KNOBS if _is_on(environ.get(name, ""))),
     )
@@ -217,6 +244,15 @@ def _face(policy_name: str) -> PolicyFace:
     face = load_face(find_policy(policy_name))
     _ = face.eval  # a face without eval() is refused here
     return face
+
+
+def _security(settings: SimSettings) -> LinkSecurity:
+    try:
+        security = LinkSecurity.from_values(**settings.link_values())
+        security.check(listening=settings.sim_as_server)
+    except SecurityError as error:
+        raise UsageError(str(error)) from error
+    return security
 
 
 def _check_primary_camera(face: PolicyFace, benchmark: Benchmark, environ: Mapping[str, str]) -> None:

@@ -9,7 +9,8 @@ from pydantic import field_validator, model_validator
 
 from framing.frames import DEFAULT_MAX_FRAME
 from framing.session import WireChoice
-from robopro_eval.settings.program import ProgramSettings, knob
+from robopro_eval.settings.link import LinkSettings
+from robopro_eval.settings.program import knob
 from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL
 
 WHAT, SEEDS, LINK, HOW, OUT = "What to run", "Seeds", "Connection", "How to run", "Results"
@@ -33,7 +34,7 @@ class Patience(NamedTuple):
     later: float | None
 
 
-class SimSettings(ProgramSettings):
+class SimSettings(LinkSettings):
     """Settings of one ``eval-sim``; durations are seconds."""
 
     benchmark: str = knob("tabletop", "Benchmark the task belongs to", group=WHAT, env="BENCHMARK")
@@ -109,7 +110,7 @@ class SimSettings(ProgramSettings):
     )
     connect_timeout: float = knob(
         CONNECT_TIMEOUT,
-        "Seconds that one attempt to connect may take",
+        "Seconds that one attempt to connect may take, and the handshakes of TLS and token after it",
         group=LINK,
         reason="A host that is up answers or refuses within milliseconds",
         metavar="SECONDS",

@@ -18,7 +18,7 @@ from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport.blocking import BlockingChannel
 from sim_endpoint.connection import DialingLink, ListeningLink
 from sim_endpoint.faults import NoModel
-from sim_endpoint.greeting import Greetings
+from sim_endpoint.greeting import Door, Greetings
 from sim_endpoint.runner import LinkSupply
 from sim_endpoint.settings import SimSettings
 
@@ -33,8 +33,8 @@ class Lines:
         return int(self.said[0].split("0:")[1].split(" ")[0].removeprefix("0.0.1:"))
 
 
-def settings(**fields: Any) -> SimSettings:
-    return SimSettings(**{"sim_as_server": True, "port": 0, "sim_server_recv_timeout": 5.0} | fields)
+def settings(**fields: Any) -> Door:
+    return Door(SimSettings(**{"sim_as_server": True, "port": 0, "sim_server_recv_timeout": 5.0} | fields))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def _silent(sock: socket.socket) -> None:
         (_http, "no model of ours"),
         (_random_bytes, "no model of ours"),
         (_oversized, "no model of ours"),
-        (_silent, "did not answer reset_model"),
+        (_silent, "did not answer"),
     ],
 )
 def test_a_stranger_costs_one_line_and_the_wait_goes_on(
@@ -313,7 +313,7 @@ def test_dialing_a_busy_model_waits_and_says_so(lines: Lines, monkeypatch: pytes
     """It accepts the connection and is silent as long as it serves another simulator."""
     monkeypatch.setattr("sim_endpoint.greeting.STATUS_EVERY", 0.15)
     with socket.create_server(("localhost", 0)) as server:
-        with pytest.raises(NoModel, match=r"did not answer reset_model: .* within 0\.4 s"):
+        with pytest.raises(NoModel, match=r"did not answer: .* within 0\.4 s"):
             dialing(lines, server.getsockname()[1], sim_server_recv_timeout=0.4).connect(None)
         assert sum("has not answered" in line and "busy" in line for line in lines.noted) >= 3, lines.noted
         assert sum("dialing again" in line for line in lines.noted) == 3, lines.noted
