@@ -32,10 +32,13 @@ def knob_of(field: FieldInfo) -> Knob:
     return data if isinstance(data, Knob) else Knob()
 
 
-def render_help(settings_cls: type[BaseModel], prog: str, description: str = "", epilog: str = "") -> str:
-    """The whole page as text, wrapped to the terminal."""
+def render_help(
+    settings_cls: type[BaseModel], prog: str, description: str = "", epilog: str = "", *, has_policy: bool = True
+) -> str:
+    """The whole page as text, wrapped to the terminal. ``has_policy``: the program takes a policy's settings too."""
     width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 110))
-    lines = [f"usage: {prog} [--name value ...] [--config FILE] [--overrides --key value ...]", ""]
+    policy_words = " [--config FILE] [--overrides --key value ...]" if has_policy else ""
+    lines = [f"usage: {prog} [--name value ...]{policy_words}", ""]
     if description:
         lines += [*textwrap.wrap(description, width), ""]
     groups: dict[str, list[tuple[str, FieldInfo]]] = {}
@@ -48,19 +51,19 @@ def render_help(settings_cls: type[BaseModel], prog: str, description: str = "",
         for name, field in members:
             lines += _entry(name, field, width)
         lines.append("")
-    lines.append("Files and the rest:")
-    lines += _item("--config FILE", "the policy's deploy_policy.yml; default: the one beside the policy", width)
-    lines += _item(
-        "--overrides --key value ...",
-        "everything after it is pairs; they win over flags, and what this program does not know goes to the policy",
-        width,
-    )
+    lines.append("Files and the rest:" if has_policy else "The rest:")
+    if has_policy:
+        lines += _item("--config FILE", "the policy's deploy_policy.yml; default: the one beside the policy", width)
+        lines += _item(
+            "--overrides --key value ...",
+            "everything after it is pairs; they win over flags, and what this program does not know goes to the policy",
+            width,
+        )
     lines += _item("--help, --version", "this page; the version", width)
     lines.append("")
+    order = "deploy_policy.yml, environment, flag, --overrides" if has_policy else "environment, flag"
     lines += textwrap.wrap(
-        "From weakest to strongest: deploy_policy.yml, environment, flag, --overrides. --task_name and --task-name "
-        "are the same.",
-        width,
+        f"From weakest to strongest: {order}. --with_underscores and --with-hyphens are the same.", width
     )
     if epilog:
         lines += ["", epilog]

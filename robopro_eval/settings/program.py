@@ -91,9 +91,12 @@ def parse_program(
     description: str = "",
     epilog: str = "",
     find_config: ConfigSource | None = None,
+    has_policy: bool = True,
     note: Callable[[str], None] = note_on_stderr,
 ) -> tuple[S, dict[str, object]]:
     """Fill ``settings_cls`` and build the ``usr_args`` of the policy.
+
+    ``has_policy=False`` is for programs that load none: they take neither ``--config`` nor ``--overrides``.
 
     ``argv`` is without the program's name. ``find_config`` finds the policy's yml when ``--config`` is not given.
     The yml may hold ``environment: {key: VARIABLE}``: such a key is taken from that variable where it is set.
@@ -101,7 +104,7 @@ def parse_program(
 
     Raises UsageError with one sentence; SystemExit(0) after ``--help`` or ``--version``.
     """
-    flags, overrides, config = _split_argv(settings_cls, argv, prog, description, epilog)
+    flags, overrides, config = _split_argv(settings_cls, argv, prog, description, epilog, has_policy)
     fields = settings_cls.model_fields
     found: dict[str, tuple[object, str]] = {}  # field -> value, where from
 
@@ -161,7 +164,7 @@ def package_version() -> str:
 
 
 def _split_argv(
-    settings_cls: type[ProgramSettings], argv: Sequence[str], prog: str, description: str, epilog: str
+    settings_cls: type[ProgramSettings], argv: Sequence[str], prog: str, description: str, epilog: str, has_policy: bool
 ) -> tuple[dict[str, str], list[tuple[str, str]], str | None]:
     fields = settings_cls.model_fields
     flags: dict[str, str] = {}
@@ -171,12 +174,12 @@ def _split_argv(
         token = argv[position]
         position += 1
         if token in ("--help", "-h"):
-            print(render_help(settings_cls, prog, description, epilog), flush=True)
+            print(render_help(settings_cls, prog, description, epilog, has_policy=has_policy), flush=True)
             raise SystemExit(0)
         if token == "--version":
             print(f"{prog} {package_version()}", flush=True)
             raise SystemExit(0)
-        if token == "--overrides":
+        if token == "--overrides" and has_policy:
             return flags, split_pairs(argv[position:]), config
         if not token.startswith("--") or token == "--":
             raise UsageError(f"{token!r} is not understood: settings are written --name value; see {prog} --help")
@@ -185,8 +188,8 @@ def _split_argv(
         switch: str | None = None
         if name not in fields and name.startswith("no_") and name[3:] in fields and _is_bool(fields[name[3:]]):
             name, switch = name[3:], "false"
-        if name != "config" and name not in fields:
-            raise UsageError(_unknown(token.partition("=")[0], fields, prog))
+        if name not in fields and not (name == "config" and has_policy):
+            raise UsageError(_unknown(token.partition("=")[0], fields, prog, has_policy))
         _refuse_secret(fields, name, "the command line")
         if switch is not None:
             if equals:
@@ -219,11 +222,12 @@ def _refuse_secret(fields: Mapping[str, FieldInfo], name: str, where: str) -> No
         raise UsageError(f"{name} is a secret and does not belong in {where}; set the variable {data.env[0]}")
 
 
-def _unknown(token: str, fields: Mapping[str, FieldInfo], prog: str) -> str:
-    known = [*fields, "config", "overrides", "help", "version"]
+def _unknown(token: str, fields: Mapping[str, FieldInfo], prog: str, has_policy: bool) -> str:
+    known = [*fields, *(("config", "overrides") if has_policy else ()), "help", "version"]
     close = difflib.get_close_matches(token.lstrip("-").replace("-", "_"), known, n=1, cutoff=0.5)
     nearest = f"; did you mean --{close[0]}?" if close else ""
-    return f"unknown setting {token}{nearest} (see {prog} --help; settings of a policy go after --overrides)"
+    policy = "; settings of a policy go after --overrides" if has_policy else ""
+    return f"unknown setting {token}{nearest} (see {prog} --help{policy})"
 
 
 def _load_config(
