@@ -169,12 +169,12 @@ async def secure(
 
 
 async def answer_authentication(
-    channel: TrioChannel, security: LinkSecurity, *, patience: float = AUTH_SECONDS, seconds: float = AUTH_SECONDS
+    channel: TrioChannel, security: LinkSecurity, *, patient: bool = False, seconds: float = AUTH_SECONDS
 ) -> None:
     """The model's part of the exchange of tokens, over a fresh channel; nothing happens without a token.
 
-    `patience` is for the first message, `seconds` for all after it. A simulator that was dialed may be busy before it
-    speaks, so a model that dials is patient (`math.inf`); one that listens is not.
+    `seconds` are for all of it. If `patient` they begin with the first message: a simulator that was dialed may be busy
+    for hours before it speaks, while whoever dials a model that listens has no reason to be silent.
 
     Raises AuthenticationError (the peer was told, the channel is closed), and what the channel raises.
     """
@@ -183,8 +183,10 @@ async def answer_authentication(
     auth = ModelAuth(security.token)
     usual, channel.max_frame = channel.max_frame, AUTH_MAX_FRAME
     try:
-        body = await channel.receive(None if patience == math.inf else patience)
         deadline = trio.current_time() + seconds
+        body = await channel.receive(None if patient else seconds)
+        if patient:
+            deadline = trio.current_time() + seconds
         while True:
             answer = auth.receive(body)
             if channel.has_unread:
