@@ -51,11 +51,24 @@ class Kind(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Features:
-    """What the model's first upgraded reply says of its policy: public method and attribute names."""
+    """What the model's first upgraded reply says of its policy: public method and attribute names.
+
+    `max_batch` is how many calls the model may put into one inference; 1 means each by itself.
+    """
 
     policy_name: str
     methods: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
+    max_batch: int = 1
+
+    def as_dict(self) -> dict[str, object]:
+        """As the reply carries it; `read_features` is the way back."""
+        return {
+            "name": self.policy_name,
+            "methods": sorted(self.methods),
+            "attributes": sorted(self.attributes),
+            "max_batch": self.max_batch,
+        }
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,10 @@ def read_features(policy: Wire) -> Features:
     name, methods, attributes = (policy.get(key) for key in ("name", "methods", "attributes"))
     if not (isinstance(name, str) and are_texts(methods) and are_texts(attributes)):
         raise ProtocolError("the description of the peer's policy lacks name, methods or attributes")
-    return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)))
+    max_batch = policy.get("max_batch", 1)
+    if type(max_batch) is not int or max_batch < 1:
+        raise ProtocolError(f"the peer's policy says that it batches {clip(max_batch)} calls")
+    return Features(name, frozenset(cast("list[str]", methods)), frozenset(cast("list[str]", attributes)), max_batch)
 
 
 def read_timing(timing: Wire) -> Mapping[str, float] | None:

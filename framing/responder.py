@@ -19,6 +19,7 @@ from framing.messages import (
     kind_of,
     read_upgraded,
     stock_args,
+    text_of,
 )
 from framing.states import Ending, Event, Role, State
 from framing.turns import REQUESTS, Session
@@ -61,6 +62,8 @@ class ResponderSession(Session):
 
     def _understand(self, message: dict[str, Wire]) -> Request:
         cmd = message.get("cmd")
+        if "error" in message and cmd is None:  # our end dialed something that could say why it will not talk to us
+            raise ProtocolError(f"the peer says: {text_of(message['error'])}")
         if not isinstance(cmd, str):
             raise ProtocolError(f"a request's cmd is {kind_of(cmd)}, not a string")
         request = read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
@@ -132,11 +135,7 @@ class ResponderSession(Session):
             if timing is not None:
                 message["timing"] = timing
             if not self._introduced:
-                message["policy"] = {
-                    "name": self.features.policy_name,
-                    "methods": sorted(self.features.methods),
-                    "attributes": sorted(self.features.attributes),
-                }
+                message["policy"] = self.features.as_dict()
             body = encode_upgraded(message, binary=BINARY in request.accept)
         frame = encode_frame(body, max_frame=self._max_frame)
         self._introduced = request is not None and not request.is_stock

@@ -68,7 +68,12 @@ def test_with_an_id_the_reply_adds_id_wire_kind_and_once_the_policy() -> None:
     ask, answer = RequesterSession(), ResponderSession(FEATURES)
     answer.receive(body(ask.request("reset_model")))
     frame = answer.result(3, infer_seconds=0.25, queue_seconds=0.5)
-    policy = {"name": "dxvla", "methods": ["get_action", "reset_model"], "attributes": ["observation_window"]}
+    policy = {
+        "name": "dxvla",
+        "methods": ["get_action", "reset_model"],
+        "attributes": ["observation_window"],
+        "max_batch": 1,
+    }
     assert message(frame) == {
         "res": 3,
         "id": 1,

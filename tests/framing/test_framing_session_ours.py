@@ -11,7 +11,18 @@ from session_helpers import FEATURES, body, message, upgraded, with_stock_model
 
 from framing.binary import COPY_BELOW, encode_binary
 from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError, ProtocolError
-from framing.session import Ending, Kind, Peer, Reply, RequesterSession, ResponderSession, State, Wait, WireChoice
+from framing.session import (
+    Ending,
+    Features,
+    Kind,
+    Peer,
+    Reply,
+    RequesterSession,
+    ResponderSession,
+    State,
+    Wait,
+    WireChoice,
+)
 
 IMAGE = np.arange(3 * COPY_BELOW, dtype=np.uint8)
 FIRST_REPLY = {"id": 1, "kind": "ok", "policy": {"name": "p", "methods": [], "attributes": []}}
@@ -248,6 +259,32 @@ def test_the_reply_to_an_older_request_comes_first_even_before_a_farewell() -> N
     ask.bye()
     with pytest.raises(ProtocolError, match=r"request 2 \(get_action\) carries the id 3"):
         ask.receive(json.dumps({"res": None, "id": 3, "kind": "bye"}).encode())
+
+
+# ---------------------------------------------------------------- what the policy offers
+def test_how_many_calls_the_model_batches_is_told() -> None:
+    ask, answer = RequesterSession(), ResponderSession(Features("p", max_batch=4))
+    answer.receive(body(ask.request("reset_model")))
+    ask.receive(body(answer.result(None)))
+    assert ask.features == Features("p", max_batch=4)
+    older = RequesterSession()
+    older.request("reset_model")
+    older.receive(json.dumps({"res": None, **FIRST_REPLY}).encode())
+    assert older.features == Features("p", max_batch=1)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.0, True, "4", None])
+def test_a_batch_of_no_size_is_a_violation(number: object) -> None:
+    ask = RequesterSession()
+    ask.request("reset_model")
+    first = {"res": None, **FIRST_REPLY, "policy": {"name": "p", "methods": [], "attributes": [], "max_batch": number}}
+    with pytest.raises(ProtocolError, match="says that it batches"):
+        ask.receive(json.dumps(first).encode())
+
+
+def test_a_peer_that_only_says_why_it_will_not_talk_is_quoted() -> None:
+    with pytest.raises(ProtocolError, match=r"^the peer says: this end speaks TLS only$"):
+        ResponderSession(FEATURES).receive(b'{"error": "this end speaks TLS only", "traceback": ""}')
 
 
 # ---------------------------------------------------------------- without the token
