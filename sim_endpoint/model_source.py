@@ -126,6 +126,8 @@ class ChannelRecorder(Protocol):
 
     def begin(self, channel: Channel, info: EpisodeInfo) -> Channel: ...
 
+    def finish(self) -> None: ...
+
 
 class Channel(Protocol):
     """The part of ``robopro_eval.transport.blocking.BlockingChannel`` used here."""
@@ -219,6 +221,8 @@ class RemoteModel:
         if self._fault is None and goodbye and self._session.peer is Peer.OURS:
             with contextlib.suppress(WireError):
                 self._say_goodbye()
+        if self._recorder is not None:
+            self._recorder.finish()
         with contextlib.suppress(Exception):
             self._channel.close()
         if self._fault is None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from framing.errors import PeerGone
-from framing.session import Features
+from framing.errors import DeadlineExceeded, PeerGone, PolicyError
+from framing.session import Features, ResponderSession
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.simulators.names import UnknownName
 from sim_endpoint.controllers import PolicyController
@@ -21,6 +21,8 @@ from sim_endpoint.results import ResultsFolder
 from sim_endpoint.runner import ControllerSupply, FixedSupply, Run
 from sim_endpoint.seeds import SeedPlan
 from sim_endpoint.settings import SimSettings
+
+Frame = Sequence[bytes | bytearray | memoryview]
 
 TASK, CONFIG = "push_button", "bench_demo_study_clean"
 UNSTABLE_SEED, CRASHING_SEED, UNSOLVABLE_SEED, COLLIDING_SEED = 666, 667, 668, 669
@@ -187,6 +189,51 @@ class FakeSource:
     def close(self, *, goodbye: bool) -> None:
         self.closed.append(goodbye)
         self.fault = PeerGone("closed")
+
+
+class ScriptedModel:
+    """A model at the other end of a channel without a socket. ``places``: told before the next reply, one by one."""
+
+    def __init__(self, answers: dict[str, Any] | None = None) -> None:
+        self.session = ResponderSession(Features("scripted"))
+        self.answers = answers or {}
+        self.places: list[tuple[int, int]] = []
+        self.deadlines: list[tuple[str, float | None]] = []
+        self.inbox: list[bytes] = []
+        self.closed = False
+        self.command = ""
+
+    def send(self, buffers: Frame, timeout: float | None = None) -> None:
+        if self.closed:
+            raise PeerGone("closed")
+        request = self.session.receive(body_of(buffers))
+        self.command = request.cmd
+        for place, of in self.places:
+            notice = self.session.wait(place, of)
+            assert notice is not None, "every request of ours accepts notices"
+            self.inbox.append(body_of(notice))
+        self.places = []
+        answer = self.answers.get(request.cmd)
+        if isinstance(answer, PolicyError):
+            self.inbox.append(body_of(self.session.error(str(answer), None, "stale_episode")))
+        elif answer is not DeadlineExceeded:
+            reply = self.session.result(answer, infer_seconds=0.0, queue_seconds=0.0)
+            self.inbox.append(body_of(reply))
+
+    def receive(self, timeout: float | None = None) -> memoryview:
+        self.deadlines.append((self.command, timeout))
+        if self.closed:
+            raise PeerGone("closed")
+        if not self.inbox:
+            raise DeadlineExceeded(f"no reply within {timeout} s")
+        return memoryview(bytearray(self.inbox.pop(0)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def body_of(frame: Frame) -> bytes:
+    return b"".join(bytes(piece) for piece in frame)[4:]
 
 
 def act(TASK_ENV: Any, model: Any, observation: Any) -> None:

@@ -4,65 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
+from sim_fakes import ScriptedModel, body_of
 
-from framing.errors import DeadlineExceeded, PeerGone, PolicyError, ProtocolError
-from framing.session import Features, RequesterSession, ResponderSession
+from framing.errors import DeadlineExceeded, PolicyError, ProtocolError
+from framing.session import RequesterSession
 from robopro_eval.console.errors import UsageError
 from robopro_eval.settings.program import parse_program
 from sim_endpoint.cli import main
 from sim_endpoint.model_source import EpisodeInfo, RemoteModel
 from sim_endpoint.settings import Patience, SimSettings
-
-Frame = Sequence[bytes | bytearray | memoryview]
-
-
-class Model:
-    """A model at the other end of a channel without a socket. ``places``: told before the next reply, one by one."""
-
-    def __init__(self, answers: dict[str, Any] | None = None) -> None:
-        self.session = ResponderSession(Features("scripted"))
-        self.answers = answers or {}
-        self.places: list[tuple[int, int]] = []
-        self.deadlines: list[tuple[str, float | None]] = []
-        self.inbox: list[bytes] = []
-        self.closed = False
-        self.command = ""
-
-    def send(self, buffers: Frame, timeout: float | None = None) -> None:
-        if self.closed:
-            raise PeerGone("closed")
-        request = self.session.receive(body_of(buffers))
-        self.command = request.cmd
-        for place, of in self.places:
-            notice = self.session.wait(place, of)
-            assert notice is not None, "every request of ours accepts notices"
-            self.inbox.append(body_of(notice))
-        self.places = []
-        answer = self.answers.get(request.cmd)
-        if isinstance(answer, PolicyError):
-            self.inbox.append(body_of(self.session.error(str(answer), None, "stale_episode")))
-        elif answer is not DeadlineExceeded:
-            reply = self.session.result(answer, infer_seconds=0.0, queue_seconds=0.0)
-            self.inbox.append(body_of(reply))
-
-    def receive(self, timeout: float | None = None) -> memoryview:
-        self.deadlines.append((self.command, timeout))
-        if self.closed:
-            raise PeerGone("closed")
-        if not self.inbox:
-            raise DeadlineExceeded(f"no reply within {timeout} s")
-        return memoryview(bytearray(self.inbox.pop(0)))
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def body_of(frame: Frame) -> bytes:
-    return b"".join(bytes(piece) for piece in frame)[4:]
 
 
 @pytest.fixture
@@ -70,7 +23,7 @@ def lines() -> list[str]:
     return []
 
 
-def ready(model: Model, lines: list[str]) -> RemoteModel:
+def ready(model: ScriptedModel, lines: list[str]) -> RemoteModel:
     source = RemoteModel(
         model, RequesterSession(), patience=Patience(600.0, 5.0), peer="node-b:29761", on_wait=lines.append
     )
@@ -79,7 +32,7 @@ def ready(model: Model, lines: list[str]) -> RemoteModel:
 
 
 def test_the_first_call_of_each_method_may_load_and_compile(lines: list[str]) -> None:
-    model = Model({"get_action": 1})
+    model = ScriptedModel({"get_action": 1})
     source = ready(model, lines)
     source.begin_episode(EpisodeInfo("c/1#1", "t", 1))
     for name in ("get_action", "get_action", "set_language", "get_action"):
@@ -95,7 +48,7 @@ def test_the_first_call_of_each_method_may_load_and_compile(lines: list[str]) ->
 
 
 def test_a_wait_notice_restarts_the_clock_and_is_shown_when_it_changes(lines: list[str]) -> None:
-    model = Model()
+    model = ScriptedModel()
     model.places = [(3, 3), (3, 3), (2, 2), (2, 2), (1, 1)]
     ready(model, lines)
     assert model.deadlines == [("reset_model", 600.0)] * 6
@@ -107,7 +60,7 @@ def test_a_wait_notice_restarts_the_clock_and_is_shown_when_it_changes(lines: li
 
 def test_an_unchanged_place_is_repeated_now_and_then(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim_endpoint.model_source.STATUS_EVERY", 0.0)
-    model = Model()
+    model = ScriptedModel()
     model.places = [(2, 4), (2, 4)]
     ready(model, lines)
     assert len(lines) == 2
@@ -115,7 +68,7 @@ def test_an_unchanged_place_is_repeated_now_and_then(lines: list[str], monkeypat
 
 def test_a_late_reply_is_never_the_next_action(lines: list[str]) -> None:
     """The link is closed at the deadline. That the reply comes after all changes nothing for whoever asks again."""
-    model = Model({"get_action": np.ones(14)})
+    model = ScriptedModel({"get_action": np.ones(14)})
     source = ready(model, lines)
     source.begin_episode(EpisodeInfo("c/1#1", "t", 1))
     model.answers["get_action"] = DeadlineExceeded
@@ -131,7 +84,7 @@ def test_a_late_reply_is_never_the_next_action(lines: list[str]) -> None:
 
 
 def test_a_model_that_knows_another_episode_is_left(lines: list[str]) -> None:
-    model = Model({"get_action": PolicyError("belongs to episode 'c/1#1'")})
+    model = ScriptedModel({"get_action": PolicyError("belongs to episode 'c/1#1'")})
     source = ready(model, lines)
     source.begin_episode(EpisodeInfo("c/1#2", "t", 1))
     with pytest.raises(ProtocolError, match="refused the request"):
