@@ -106,20 +106,22 @@ def run(name: str, seconds: int, corpus: Path, findings: Path, scratch: Path) ->
     command = [sys.executable, str(Path(__file__).resolve().with_name("fuzz_wire_worker.py")), name, str(worst)]
     command += [str(corpus), f"-max_total_time={seconds}", f"-max_len={MAX_INPUT}", f"-timeout={SLOWEST}"]
     command += [f"-dict={words}", f"-artifact_prefix={findings}/{name}-", "-print_final_stats=1", "-rss_limit_mb=2048"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    )
     outcome = Outcome(name, corpus=sum(1 for _ in corpus.iterdir()))
-    if executed := re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr):
+    if executed := re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stdout):
         outcome.executions = int(executed[1])
-    if progress := re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", done.stderr):
+    if progress := re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", done.stdout):
         outcome.coverage, outcome.corpus = int(progress[-1][0]), int(progress[-1][1])
     if worst.exists():
         outcome.worst = float(worst.read_text())
-    if written := re.search(r"Test unit written to (\S+)", done.stderr):
+    if written := re.search(r"Test unit written to (\S+)", done.stdout):
         outcome.finding = Path(written[1])
     if done.returncode and outcome.finding is None:
-        raise SystemExit(f"error: the fuzzing of {name} did not run:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"error: the fuzzing of {name} did not run:\n{done.stdout[-3000:]}")
     if outcome.finding is not None:
-        outcome.finding.with_suffix(".txt").write_text(done.stderr[-6000:], encoding="utf-8")
+        outcome.finding.with_suffix(".txt").write_text(done.stdout[-6000:], encoding="utf-8")
     return outcome
 
 

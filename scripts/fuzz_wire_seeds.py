@@ -54,8 +54,13 @@ def seeds(target: str) -> list[bytes]:
     """Inputs of `target` that a well-behaved peer sends."""
     asked, answered = conversation("auto")
     if target == "frames":
-        stream = b"".join(len(body).to_bytes(4, "big") + body for body in asked[:6])
-        return [bytes([step]) + stream for step in (0, 1, 7, 255)] + [b"\x00" + b"\xff" * 8, b"\x05" + b"GET / HTTP"]
+        stream = b"".join(len(body).to_bytes(4, "big") + body for body in (*asked[:2], *answered[:3]))
+        longer = len(asked[2]).to_bytes(4, "big") + asked[2]
+        return (
+            [bytes([step]) + stream for step in (0, 1, 7, 255)]
+            + [b"\x40" + longer + stream]
+            + [b"\x00" + b"\xff" * 8, b"\x05" + b"GET / HTTP"]
+        )
     if target == "json":
         return [numpy_to_json(OBSERVATION, escape=True)] + [body for body in asked + answered if body[0] != 0xFF]
     if target == "binary":

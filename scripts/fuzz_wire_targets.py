@@ -10,6 +10,7 @@ Several messages travel in one input, joined by `SEPARATOR`; the first byte choo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import tracemalloc
@@ -59,11 +60,15 @@ class Broken(AssertionError):
     """A promise of the wire does not hold."""
 
 
+class TooMuchMemory(Broken):
+    """More than `PER_BYTE` for each byte of input."""
+
+
 class Meter:
     """How much memory reading takes, measured inside `with`; tracemalloc must be running, numpy's memory counts too.
 
-    `ratio` is the worst so far: bytes of memory, beyond what is free, per byte of input. Leaving raises Broken above
-    `PER_BYTE`.
+    `ratio` is the worst so far: bytes of memory, beyond what is free, per byte of input. Leaving raises TooMuchMemory
+    above `PER_BYTE`.
     """
 
     def __init__(self, size: int) -> None:
@@ -80,16 +85,21 @@ class Meter:
         used = tracemalloc.get_traced_memory()[1] - self._before
         self.ratio = max(self.ratio, (used - self.free) / self._size)
         if self.ratio > PER_BYTE:
-            raise Broken(f"{used} bytes of memory for {self._size} bytes of input")
+            raise TooMuchMemory(f"{used} bytes of memory for {self._size} bytes of input")
 
 
 Target = Callable[[bytes, Meter], None]
 
 
 def measured(target: Target, data: bytes) -> float:
-    """Run `target`; the worst ratio of memory to input."""
-    meter = Meter(len(data))
-    target(data, meter)
+    """Run `target`; the worst ratio of memory to input. Raises whatever it raises, Broken where a promise is broken.
+
+    Memory has to be too much twice: now and then a table of the interpreter's own (of interned names) doubles.
+    """
+    with contextlib.suppress(TooMuchMemory):
+        target(data, meter := Meter(len(data)))
+        return meter.ratio
+    target(data, meter := Meter(len(data)))
     return meter.ratio
 
 
@@ -97,22 +107,23 @@ def measured(target: Target, data: bytes) -> float:
 def frames(data: bytes, meter: Meter) -> None:
     """A stream in pieces of any size, by both ways in: the same bodies and the same error."""
     step, stream = (data[0] or 256 if data else 1), data[1:]
-    step = max(step, len(stream) >> 9)
+    meter.free = 4 * SMALL_AT_ONCE
+    step = max(step, len(stream) >> 7)
     seen: tuple[list[bytes], list[bytes]] = ([], [])
-    errors: list[str | None] = [None, None]
+    healthy = [False, False]
     with mock.patch.object(framing.frames, "AT_ONCE", SMALL_AT_ONCE):
         for which in range(2):
             decoder = FrameDecoder(max_frame=1 << 20)
-            try:
+            with contextlib.suppress(ProtocolError), meter:
                 for at in range(0, len(stream), step):
-                    with meter:
-                        _arrive(decoder, stream[at : at + step], whole=which == 0)
+                    _arrive(decoder, stream[at : at + step], whole=which == 0)
                     while (body := decoder.next_frame()) is not None:
                         _require(len(body) > 0 and not body.readonly, "a body is empty or cannot be written")
                         seen[which].append(bytes(body))
-            except ProtocolError as error:
-                errors[which] = str(error)
-    _require(seen[0] == seen[1] and errors[0] == errors[1], "the two ways in disagree")
+            with contextlib.suppress(ProtocolError):
+                decoder.get_buffer()
+                healthy[which] = True
+    _require(seen[0] == seen[1] and healthy[0] == healthy[1], "the two ways in disagree")
     _require(stream.startswith(b"".join(HEADER.pack(len(body)) + body for body in seen[0])), "a body was made up")
 
 
@@ -156,10 +167,10 @@ def binary(data: bytes, meter: Meter) -> None:
 
 # ---------------------------------------------------------------- sessions
 def requester(data: bytes, meter: Meter) -> None:
-    """Replies, to a requester that asks whenever it may; beginnings: fresh, stock, upgraded, JSON only, leaving."""
-    ask = _beginning(data[0] % 5 if data else 0)
-    for number, body in enumerate(_messages(data[1:])):
-        _ask_something(ask, number)
+    """Replies, to a requester that asks whenever it may; the first byte chooses its `beginning`."""
+    ask = beginning(data[0] % 5 if data else 0)
+    for number, body in enumerate(messages(data[1:])):
+        ask_something(ask, number)
         before = ask.state
         try:
             with meter:
@@ -173,7 +184,8 @@ def requester(data: bytes, meter: Meter) -> None:
             _require(_moved(Role.REQUESTER, before, ask.state), f"{before} -> {ask.state} is not in the table")
 
 
-def _ask_something(ask: RequesterSession, number: int) -> None:
+def ask_something(ask: RequesterSession, number: int) -> None:
+    """Request number `number`, if one may be made now."""
     if ask.state is State.STOCK_IDLE:
         ask.request("get_action", (number,))
     elif ask.state is State.OURS_IDLE:
@@ -187,7 +199,8 @@ def _ask_something(ask: RequesterSession, number: int) -> None:
             ask.get("obs_cache")
 
 
-def _beginning(which: int) -> RequesterSession:
+def beginning(which: int) -> RequesterSession:
+    """A requester that is 0 fresh, 1 stock, 2 upgraded, 3 upgraded without binary, 4 leaving with a reply owed."""
     ask = RequesterSession("stock" if which == 1 else "json" if which == 3 else "auto")
     if which == 1:
         return ask
@@ -205,7 +218,7 @@ def _beginning(which: int) -> RequesterSession:
 def responder(data: bytes, meter: Meter) -> None:
     """Requests, to a responder that answers each with a result, an error, or a wait notice and a result."""
     answer = ResponderSession(FEATURES)
-    for number, body in enumerate(_messages(data)):
+    for number, body in enumerate(messages(data)):
         before = answer.state
         try:
             with meter:
@@ -239,7 +252,7 @@ def auth(data: bytes, meter: Meter) -> None:
         machine = SimulatorAuth(TOKEN, nonce=lambda: "a" * 64)
         machine.begin()
     failed = False
-    for body in _messages(data[1:]):
+    for body in messages(data[1:]):
         try:
             with meter:
                 frame = machine.receive(body)
@@ -263,7 +276,8 @@ def _message(data: bytes) -> bytearray:
     return bytearray(start + bytes(-len(start) % 64) + buffers)
 
 
-def _messages(data: bytes) -> Iterator[bytearray]:
+def messages(data: bytes) -> Iterator[bytearray]:
+    """The messages of one input."""
     return (_message(part) for part in data.split(SEPARATOR)[:16])
 
 
