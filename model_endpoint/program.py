@@ -24,9 +24,11 @@ from model_endpoint.policy import Policy
 from model_endpoint.policy_thread import PolicyThread
 from model_endpoint.serving import Service, check_can_dial, check_can_listen
 from model_endpoint.settings import ModelSettings
-from robopro_eval.console.errors import EXIT_FAILURE, UserError
+from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError
 from robopro_eval.console.streams import note, say
 from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.errors import SecurityError
+from robopro_eval.transport.security import LinkSecurity, exposure_warning
 
 WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
 
@@ -45,9 +47,10 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     """Load the policy in ``folder`` and serve it. Returns the exit code; raises UserError for what a person can fix."""
     address = _address(settings)
     (check_can_dial if settings.model_as_client else check_can_listen)(address)
+    security = _security(settings)
     thread = PolicyThread(lambda: _build(folder, usr_args), settings.max_batch)
     outcome = _Outcome()
-    trio.run(_main, settings, folder, thread, outcome)
+    trio.run(_main, settings, security, folder, thread, outcome)
     if outcome.signal is not None:
         return 128 + outcome.signal
     if outcome.error is not None:
@@ -61,7 +64,22 @@ def _build(folder: Path, usr_args: dict[str, object]) -> Policy:
     return Policy(face, load_model(face, usr_args))
 
 
-async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, outcome: _Outcome) -> None:
+def _security(settings: ModelSettings) -> LinkSecurity:
+    """Who may connect. Says what the operator should know about it; raises UsageError for files that cannot be used."""
+    try:
+        security = LinkSecurity.from_values(**settings.link_values())
+        security.check(listening=not settings.model_as_client)
+    except SecurityError as error:
+        raise UsageError(str(error)) from error
+    exposed = None if settings.model_as_client else exposure_warning(settings.model_server_bind, security)
+    for line in (*security.warnings, *([exposed] if exposed else [])):
+        note(line)
+    return security
+
+
+async def _main(
+    settings: ModelSettings, security: LinkSecurity, folder: Path, thread: PolicyThread, outcome: _Outcome
+) -> None:
     async with trio.open_nursery() as nursery:
         working = trio.CancelScope()
         await nursery.start(_watch_signals, working, outcome)
@@ -79,6 +97,7 @@ async def _main(settings: ModelSettings, folder: Path, thread: PolicyThread, out
                     max_frame=settings.max_frame,
                     max_waiting=settings.max_waiting,
                     status_seconds=settings.status_seconds,
+                    security=security,
                 )
                 try:
                     await _serve(service, settings)

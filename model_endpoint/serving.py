@@ -9,14 +9,16 @@ vanished without goodbye is dialed again, because it will want to go on.
 
 from __future__ import annotations
 
+import math
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import trio
+from trio.socket import SocketType
 
-from framing.errors import PeerGone, ProtocolError
+from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME
 from framing.session import Ending
 from model_endpoint.line import Line
@@ -27,8 +29,13 @@ from model_endpoint.settings import MAX_WAITING
 from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.addresses import Address, check_address
-from robopro_eval.transport.errors import AddressError, TransportError
+from robopro_eval.transport.auth import AUTH_SECONDS
+from robopro_eval.transport.errors import AddressError, SecurityError, TransportError
 from robopro_eval.transport.retry import INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
+from robopro_eval.transport.security import LinkSecurity
+
+LET_IN_ATTEMPTS = 5
+"""Times in a row that a simulator may go before it has shown who it is: enough for one that is being restarted."""
 
 log = EventLog("serving")
 
@@ -45,6 +52,7 @@ class Service:
     max_frame: int = DEFAULT_MAX_FRAME
     max_waiting: int = MAX_WAITING
     status_seconds: float = STATUS_EVERY
+    security: LinkSecurity = field(default_factory=LinkSecurity)
     tally: Tally = field(default_factory=Tally)
     _line: Line = field(default_factory=Line)
     _connected: int = 0
@@ -64,39 +72,48 @@ class Service:
                         log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
                         sock.close()
                         continue
-                    nursery.start_soon(self.meet, aio.TrioChannel(sock, self.max_frame), peer)
+                    nursery.start_soon(self.meet, sock, peer)
 
-    async def meet(self, channel: aio.TrioChannel, peer: Address) -> None:
+    async def meet(self, sock: SocketType, peer: Address) -> None:
         """Serve one connection to a listening model, whatever it turns out to be. Never raises for it."""
         self._connected += 1
+        silence = trio.CancelScope()
+        self._silent[silence] = None
         try:
-            self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
-            first = await self._first_frame(channel, peer)
-            if first is not None:
-                farewell = await self._session(channel, peer, None if self.side_by_side else self._line).serve(first)
-                self._log_end(farewell, peer)
+            with silence:
+                async with self._let_in(sock, listening=True) as channel:
+                    self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
+                    first = await channel.receive(None)
+                    self._silent.pop(silence, None)
+                    session = self._session(channel, peer, None if self.side_by_side else self._line)
+                    self._log_end(await session.serve(first), peer)
+            if silence.cancelled_caught:
+                log.warning("too many connections; closed a silent one", peer=peer, limit=self.max_waiting)
+        except (AuthenticationError, DeadlineExceeded, SecurityError) as error:
+            log.warning("a peer was not let in", peer=peer, detail=str(error))
+        except PeerGone as error:
+            log.warning("a peer closed before its first request", peer=peer, detail=str(error))
+        except ProtocolError as error:
+            log.warning("a peer is not a simulator", peer=peer, detail=str(error))
         except Exception as error:  # a defect of ours in one connection must not take the others down
             log.failure("serving a connection failed", error, peer=peer)
         finally:
+            self._silent.pop(silence, None)
             self._connected -= 1
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                await channel.aclose()
 
-    async def _first_frame(self, channel: aio.TrioChannel, peer: Address) -> memoryview | None:
-        """None if the peer turned out to be no simulator, or had to make room for one."""
-        with trio.CancelScope() as scope:
-            self._silent[scope] = None
-            try:
-                return await channel.receive(None)
-            except PeerGone as error:
-                log.warning("a peer closed before its first request", peer=peer, detail=str(error))
-            except ProtocolError as error:
-                log.warning("a peer is not a simulator", peer=peer, detail=str(error))
-            finally:
-                self._silent.pop(scope, None)
-        if scope.cancelled_caught:
-            log.warning("too many connections; closed one that never asked anything", peer=peer, limit=self.max_waiting)
-        return None
+    @asynccontextmanager
+    async def _let_in(self, sock: SocketType, *, listening: bool, host: str = "") -> AsyncIterator[aio.TrioChannel]:
+        """A channel to a peer that has shown who it is, as far as that is asked for; closed at the end.
+
+        Raises AuthenticationError, DeadlineExceeded, PeerGone or ProtocolError, and SecurityError where our own files
+        cannot be used any more. A simulator that listens may be busy before its first word; one that dials may not.
+        """
+        line = await aio.secure(
+            sock, self.security, listening=listening, host=host, seconds=AUTH_SECONDS if listening else math.inf
+        )
+        async with aclosing(aio.TrioChannel(line, self.max_frame)) as channel:
+            await aio.answer_authentication(channel, self.security, patient=not listening)
+            yield channel
 
     def _close_a_silent_one(self) -> bool:
         """Make room at the cost of the connection that has been silent for longest, if there is one."""
@@ -116,6 +133,7 @@ class Service:
         name_attempts: int = NAME_ATTEMPTS,
     ) -> None:
         """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
+        not_let_in = 0
         while True:
             with _as_user_errors():
                 sock = await aio.dial(
@@ -126,36 +144,51 @@ class Service:
                     status_every=self.status_seconds,
                     on_wait=self.note,
                 )
-            channel = aio.TrioChannel(sock, self.max_frame)
             self.say(f"🔗 Model connected to SIM server at {address}")
             try:
-                farewell = await self._serve_patiently(channel, address)
-            finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                    await channel.aclose()
+                farewell = await self._serve_patiently(sock, address)
+                not_let_in = 0
+            except (AuthenticationError, ProtocolError, SecurityError) as error:
+                raise UserError(f"the simulator at {address} was not let in: {error}") from error
+            except (PeerGone, DeadlineExceeded) as error:  # before its first request: it may be about to start again
+                not_let_in += 1
+                if not_let_in == LET_IN_ATTEMPTS:
+                    raise UserError(f"no simulator at {address}, {not_let_in} times in a row: {error}") from error
+                farewell = Farewell(Ending.LOST, str(error), True, 0)
             self._log_end(farewell, address)
             if not self._should_dial_again(farewell, address):
                 return
             self.note(f"the simulator at {address} went away without a goodbye ({farewell.detail}); dialing it again")
             await trio.sleep(interval)
 
-    async def _serve_patiently(self, channel: aio.TrioChannel, address: Address) -> Farewell:
-        """Serve; until its first request, say now and then that it is silent: it may be busy with another model."""
-        session = self._session(channel, address, None)
+    async def _serve_patiently(self, sock: SocketType, address: Address) -> Farewell:
+        """Serve; until its first request, say now and then that it is silent: it may be busy with another model.
+
+        Raises what letting it in raises.
+        """
+        session: Session | None = None
+        farewell: Farewell | None = None
+        failure: AuthenticationError | DeadlineExceeded | PeerGone | ProtocolError | SecurityError | None = None
 
         async def say_that_it_is_silent() -> None:
             begun = trio.current_time()
-            while True:
+            while session is None or not session.requests:
                 await trio.sleep(self.status_seconds)
-                if session.requests:
-                    return
-                waited = trio.current_time() - begun
-                self.note(f"⏳ connected to {address}, still waiting for its first request ({waited:.0f} s)")
+                if session is None or not session.requests:
+                    waited = trio.current_time() - begun
+                    self.note(f"⏳ connected to {address}, still waiting for its first request ({waited:.0f} s)")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(say_that_it_is_silent)
-            farewell = await session.serve()
+            try:
+                async with self._let_in(sock, listening=False, host=address.host) as channel:
+                    session = self._session(channel, address, None)
+                    farewell = await session.serve()
+            except (AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError, SecurityError) as error:
+                failure = error  # kept and raised outside: a nursery would wrap it
             nursery.cancel_scope.cancel()
+        if farewell is None:
+            raise failure or PeerGone("the connection ended before it began")
         return farewell
 
     def _should_dial_again(self, farewell: Farewell, address: Address) -> bool:

@@ -19,9 +19,13 @@ from model_endpoint.logs import EventLog
 from model_endpoint.policy import Call, Seat
 from model_endpoint.policy_thread import PolicyRunner
 from robopro_eval.transport.aio import TrioChannel
+from robopro_eval.transport.auth import AUTH_COMMAND
 from robopro_eval.transport.retry import STATUS_EVERY
 
 LAST_WORD_SECONDS = 1.0  # for a reply to a peer that broke the wire or said goodbye: it may not read any more
+NO_TOKEN_HERE = (
+    "the simulator asks for a token and this model has none: set the same EVAL_LINK_TOKEN for both programs or none"
+)
 GAVE_UP = "the simulator gave up its place in the line; the policy was not called"
 
 log = EventLog("sessions")
@@ -97,6 +101,9 @@ class Session:
             while True:
                 request = self._wire.receive(await self._next_frame())
                 self._requests += 1
+                if request.cmd == AUTH_COMMAND and self._requests == 1:
+                    await self._last_word(self._wire.error(NO_TOKEN_HERE))
+                    return self._farewell(None, NO_TOKEN_HERE)
                 if request.cmd == BYE and not request.is_stock:
                     await self._last_word(self._wire.result(None))
                     return self._farewell(Ending.BYE, "the simulator said it is done")

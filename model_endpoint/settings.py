@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from framing.frames import DEFAULT_MAX_FRAME
-from robopro_eval.settings.program import ProgramSettings, knob
+from robopro_eval.settings.link import LinkSettings
+from robopro_eval.settings.program import knob
 from robopro_eval.transport.retry import ATTEMPTS, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
 
 DEFAULT_PORT = 29761
@@ -13,7 +14,7 @@ MAX_WAITING = 64
 UNBATCHED = 1
 
 
-class ModelSettings(ProgramSettings):
+class ModelSettings(LinkSettings):
     """The model program's settings. Field names are flag names."""
 
     policy_name: str = knob(

@@ -12,6 +12,7 @@ from model_helpers import Counter, InPlace, Upgraded, counting_policy
 from trio import socket as trio_socket
 
 from framing.codec import numpy_to_json
+from framing.errors import PeerGone
 from model_endpoint.serving import Service
 from robopro_eval.console.errors import UserError
 from robopro_eval.transport import aio
@@ -88,7 +89,8 @@ async def test_one_simulator_after_another_is_served() -> None:
             await sim.call("reset_model")
             assert await sim.call("add", 1, 2) == 3
             await sim.ask(sim.wire.bye())
-            assert await eof(sim.channel._line._sock)
+            with pytest.raises(PeerGone):
+                await sim.channel.receive(5.0)
     assert [line.partition(" from ")[0] for line in host.said[1:]] == ["🔗 Simulator connected"] * 2
     assert host.said[1].startswith("🔗 Simulator connected from ('127.0.0.1', ")
     assert str(host.service.tally) == "2 simulators, 0 episodes, 4 calls"
