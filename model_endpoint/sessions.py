@@ -174,10 +174,10 @@ class Session:
 
     async def _wait_in_line(self, line: Line, place: Place) -> None:
         while place.number:
-            notice = self._wire.wait(place.number, line.waiting)
+            number = place.number  # before the notice is sent: it may be our turn when it has gone out
+            notice = self._wire.wait(number, line.waiting)
             if notice is not None:
                 await self.channel.send(notice, self.status_seconds)
-            number = place.number
             with trio.move_on_after(self.status_seconds):
                 while place.number == number:
                     await place.moved()
