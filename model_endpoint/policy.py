@@ -24,7 +24,8 @@ T = TypeVar("T")
 class Policy:
     """What ``get_model`` returned, ready to be shared out. Made and used on the policy's thread.
 
-    ``has_sessions``: it offers ``new_session()``, so that simulators can be served side by side.
+    ``has_sessions``: it offers ``new_session()``, so that simulators can be served side by side. ``can_batch``: their
+    sessions act in phases, so that several can share an inference.
 
     Raises PolicyLoadError if it cannot be reset, or ``new_session()`` raises.
     """
@@ -35,7 +36,7 @@ class Policy:
         self._face = face
         self._model = model
         try:
-            self.open_session()  # a try: better now than when a simulator has come
+            self.can_batch = self.open_session().acts_in_phases  # a try: better now than when a simulator has come
         except PolicyError as error:
             raise PolicyLoadError(str(error)) from error
 
