@@ -82,6 +82,7 @@ class PolicyController:
             "peer": self.source.peer,
             "wire": "stock" if features is None else "upgraded",
             "policy": None if features is None else features.policy_name,
+            "max_batch": None if features is None else features.max_batch,
             PROVENANCE: self._provenance,
         }
 

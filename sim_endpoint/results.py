@@ -143,17 +143,23 @@ class ResultsFolder:
 
         RoboTwin's scripts write that file at the very end only, and those who read it take its rate as final.
         """
-        if stopped is None and len(self.scored) == planned:
-            self._write_result()
-        self.manifest |= {
-            "finished": timestamp(),
-            "planned": planned,
-            "scored": len(self.scored),
-            "successes": sum(record.success for record in self.scored),
-            "stopped": stopped,
-        }
-        self.write_manifest()
-        self._no_attempt_under_way()
+        try:
+            if stopped is None and len(self.scored) == planned:
+                self._write_result()
+            self.manifest |= {
+                "finished": timestamp(),
+                "planned": planned,
+                "scored": len(self.scored),
+                "successes": sum(record.success for record in self.scored),
+                "stopped": stopped,
+            }
+            self.write_manifest()
+            self._no_attempt_under_way()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let others write here. Safe to repeat."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -189,7 +195,7 @@ class ResultsFolder:
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._lock)
+            self.release()
             raise UserError(f"another eval-sim is writing in {self.path}; wait for it, or end it by its id") from None
         except OSError:
             pass  # a file system without locks

@@ -294,6 +294,7 @@ class Rig:
         episodes: int | None = None,
         expert_check: bool = False,
         interruption: Interruption | None = None,
+        may_renew: bool = False,
         **settings: Any,
     ) -> str | None:
         plan = SeedPlan(
@@ -303,5 +304,7 @@ class Rig:
             supply = FixedSupply(PolicyController("fake", source or FakeSource(), evaluate, {}))
         with RunProgress(TASK, plan.episodes, stream=self.out) as progress:
             setting = SimSettings(task_name=TASK, **settings)
-            run = Run(self.runner, plan, self.results, progress, setting, interruption or Interruption())
-            return run.play(supply)
+            progress.resumed(len(self.results.scored), sum(record.success for record in self.results.scored))
+            interruption = interruption or Interruption()
+            self.run = Run(self.runner, plan, self.results, progress, setting, interruption, may_renew=may_renew)
+            return self.run.play(supply)

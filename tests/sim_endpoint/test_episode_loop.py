@@ -64,7 +64,14 @@ def test_a_good_run(rig: Rig) -> None:
     assert lines[0]["wire_seconds"] == pytest.approx(0.0008)
     assert [line["outcome"] for line in attempts(rig)] == ["scored"] * 3
     manifest = json.loads((rig.results.path / "manifest.json").read_text())
-    assert manifest["models"] == [{"peer": "fake", "wire": "upgraded", "policy": "fake", "provenance": provenance}]
+    (model,) = manifest["models"]
+    assert model == {
+        "peer": "fake",
+        "wire": "upgraded",
+        "policy": "fake",
+        "max_batch": 1,
+        "provenance": provenance,
+    }
     assert source.episodes[0].id == "study/push_button/bench_demo_study_clean/demo/1#1"
     assert rig.env.closed == 3
     assert rig.env.kwargs["enable_collision_metrics"] is True
