@@ -28,6 +28,7 @@ from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError
 from robopro_eval.console.streams import note, say
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.errors import SecurityError
+from robopro_eval.transport.memory import keep_freed_memory
 from robopro_eval.transport.security import LinkSecurity, exposure_warning
 
 WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
@@ -45,6 +46,7 @@ class _Outcome:
 
 def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> int:
     """Load the policy in ``folder`` and serve it. Returns the exit code; raises UserError for what a person can fix."""
+    keep_freed_memory()
     address = _address(settings)
     (check_can_dial if settings.model_as_client else check_can_listen)(address)
     security = find_security(settings)

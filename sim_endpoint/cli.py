@@ -13,6 +13,7 @@ from robopro_eval.console.errors import EXIT_FAILURE, EXIT_INTERRUPTED, UserErro
 from robopro_eval.console.progress import RunProgress
 from robopro_eval.console.streams import note, say, use_utf8
 from robopro_eval.settings.program import parse_program
+from robopro_eval.transport.memory import keep_freed_memory
 from sim_endpoint.connection import ModelLink, make_link
 from sim_endpoint.controllers import ExpertController, PolicyController
 from sim_endpoint.episode import EpisodeRunner
@@ -113,6 +114,8 @@ class Program:
 
     def run(self) -> int:
         """Play, and return the exit code. Raises UserError, and FreshProcessNeeded if there is a launch to repeat."""
+        if self._launch is not None:  # the process is ours
+            keep_freed_memory()
         prepared = self._prepared
         if prepared.face is None:
             return self._one_run(FixedSupply(ExpertController()))

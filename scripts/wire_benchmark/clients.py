@@ -10,6 +10,7 @@ from stock_peer import SimClient
 
 from framing.session import RequesterSession
 from robopro_eval.transport.blocking import BlockingChannel
+from robopro_eval.transport.memory import keep_freed_memory
 from robopro_eval.transport.sockets import dial
 from sim_endpoint.model_source import EpisodeInfo, RemoteModel
 from sim_endpoint.settings import Patience
@@ -71,6 +72,7 @@ class OurClient:
     """What `eval-sim` talks through."""
 
     def __init__(self, port: int, wire: str) -> None:
+        keep_freed_memory()  # as eval-sim does
         channel = BlockingChannel(dial(("127.0.0.1", port)))
         self._model = RemoteModel(
             channel,
