@@ -16,5 +16,6 @@ trio.
 `recording`      a channel that writes down what passes
 `aio`            the same under trio: `listen`, `dial`, `accept`, `secure`, `answer_authentication`
 `trio_channel`   `TrioChannel`
+`memory`         keeping the memory of one message for the next
 ===============  ===========================================================================
 """
