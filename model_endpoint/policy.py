@@ -9,13 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from framing.errors import PolicyError
 from framing.session import GET, RESET, Features, Kind, Request
 from model_endpoint.dispatcher import ACT, NEW_SESSION, Dispatcher, is_method
 from model_endpoint.loading import PolicyFace, PolicyLoadError
+from robopro_eval.console.errors import UsageError
+
+UNBATCHED = 1
+"""Calls in one inference unless more are asked for."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,21 +28,27 @@ T = TypeVar("T")
 class Policy:
     """What ``get_model`` returned, ready to be shared out. Made and used on the policy's thread.
 
-    ``has_sessions``: it offers ``new_session()``, so that simulators can be served side by side. ``can_batch``: their
-    sessions act in phases, so that several can share an inference.
+    ``has_sessions``: it offers ``new_session()``, so that simulators can be served side by side. ``max_batch``: how
+    many of their calls for an action may share an inference.
 
-    Raises PolicyLoadError if it cannot be reset, or ``new_session()`` raises.
+    Raises PolicyLoadError if it cannot be reset, or ``new_session()`` raises; UsageError if it cannot batch and should.
     """
 
-    def __init__(self, face: PolicyFace, model: object) -> None:
+    def __init__(self, face: PolicyFace, model: object, max_batch: int = UNBATCHED) -> None:
         self.name = face.name
+        self.max_batch = max_batch
         self.has_sessions = is_method(model, NEW_SESSION)
         self._face = face
         self._model = model
         try:
-            self.can_batch = self.open_session().acts_in_phases  # a try: better now than when a simulator has come
+            session = self.open_session()  # a try: better now than when a simulator has come
         except PolicyError as error:
             raise PolicyLoadError(str(error)) from error
+        if max_batch > UNBATCHED and not session.acts_in_phases:
+            raise UsageError(
+                f"--max_batch {max_batch}: policy {self.name!r} cannot batch; it needs new_session() and infer(), and "
+                "its sessions prepare() and finish()"
+            )
 
     def open_session(self) -> Dispatcher:
         """A session of its own where the model offers that, else the only one there is. Raises PolicyError."""
@@ -73,13 +83,13 @@ class Seat:
             self._session = policy.open_session()
         return self._session
 
-    def features(self) -> Features | None:
+    def features(self, policy: Policy) -> Features | None:
         """What the session offers; None while there is none. Best after the first request: what the first reset
         creates belongs to it."""
         if self._session is None:
             return None
         self._told = True
-        return self._session.features()
+        return replace(self._session.features(), max_batch=policy.max_batch)
 
     def leave(self) -> None:
         """The connection has ended: drop the session."""
@@ -164,7 +174,7 @@ def answer(policy: Policy, calls: Sequence[Call]) -> None:
         (call,) = calls
         call.value = call.attempt(_do, policy, call)
         if call.seat.is_new:
-            call.features = call.attempt(call.seat.features)
+            call.features = call.attempt(call.seat.features, policy)
         call.end()
     else:
         _act_together(policy, calls)

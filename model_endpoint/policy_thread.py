@@ -22,8 +22,7 @@ from typing import Protocol
 import trio
 
 from framing.errors import PolicyError
-from model_endpoint.policy import Call, Policy, Seat, answer
-from model_endpoint.settings import UNBATCHED
+from model_endpoint.policy import UNBATCHED, Call, Policy, Seat, answer
 
 QUICK_SECONDS = 0.0002
 """How long a task blocks for its call's result before it lets others run. Most calls of a step (an observation goes
@@ -54,15 +53,14 @@ class Busy:
 class PolicyThread:
     """Runs ``build`` once and then, one after another, the calls handed to :meth:`run`.
 
-    Of those that may be batched, up to ``max_batch`` that are in the queue at the same time go into one inference; none
-    is waited for.
+    Of those that may be batched, up to the policy's ``max_batch`` that are in the queue at the same time go into one
+    inference; none is waited for.
 
     Use from a trio program: ``start`` first, and ``stop`` at the end.
     """
 
-    def __init__(self, build: Callable[[], Policy], max_batch: int = UNBATCHED) -> None:
+    def __init__(self, build: Callable[[], Policy]) -> None:
         self._build = build
-        self._max_batch = max_batch
         self._arriving: queue.SimpleQueue[Call | Seat | None] = queue.SimpleQueue()
         self._waiting: deque[Call | Seat | None] = deque()  # the thread's own: looked at, not begun
         self._thread = threading.Thread(target=self._live, name="policy", daemon=True)
@@ -127,13 +125,13 @@ class PolicyThread:
             return
         finally:
             self._tell(self._loaded)
-        while (calls := self._next()) is not None:
+        while (calls := self._next(policy.max_batch)) is not None:
             self._running = calls, time.monotonic()
             answer(policy, calls)
             self._running = None
             del calls  # what was sent with them need not live until the next one comes
 
-    def _next(self) -> list[Call] | None:
+    def _next(self, max_batch: int) -> list[Call] | None:
         """Wait for a call that somebody still awaits; with it, what may go into the same inference. None: the end."""
         while True:
             first = self._waiting.popleft() if self._waiting else self._arriving.get()
@@ -142,22 +140,22 @@ class PolicyThread:
             if isinstance(first, Seat):
                 first.leave()
             elif not first.abandoned:
-                return [first, *self._companions()] if first.may_be_batched else [first]
+                if max_batch == UNBATCHED or not first.may_be_batched:
+                    return [first]
+                return [first, *self._companions(max_batch - 1)]
 
-    def _companions(self) -> list[Call]:
-        """Up to ``max_batch - 1`` more calls for one inference, out of those that wait.
+    def _companions(self, most: int) -> list[Call]:
+        """More calls for one inference, out of those that wait.
 
         They overtake the others, which is safe: a connection has one call under way, so no two of one session.
         """
-        if self._max_batch == UNBATCHED:
-            return []
         with contextlib.suppress(queue.Empty):
             while True:
                 self._waiting.append(self._arriving.get_nowait())
         found: list[Call] = []
         others: deque[Call | Seat | None] = deque()
         for item in self._waiting:
-            room = len(found) < self._max_batch - 1
+            room = len(found) < most
             if room and isinstance(item, Call) and not item.abandoned and item.may_be_batched:
                 found.append(item)
             else:

@@ -23,7 +23,7 @@ from model_endpoint.logs import EventLog
 from model_endpoint.policy import Policy
 from model_endpoint.policy_thread import PolicyThread
 from model_endpoint.serving import Service, check_can_dial, check_can_listen
-from model_endpoint.settings import UNBATCHED, ModelSettings
+from model_endpoint.settings import ModelSettings
 from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError
 from robopro_eval.console.streams import note, say
 from robopro_eval.transport.addresses import Address
@@ -50,7 +50,7 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     address = _address(settings)
     (check_can_dial if settings.model_as_client else check_can_listen)(address)
     security = find_security(settings)
-    thread = PolicyThread(lambda: _build(folder, usr_args), settings.max_batch)
+    thread = PolicyThread(lambda: _build(folder, usr_args, settings.max_batch))
     outcome = _Outcome()
     trio.run(_main, settings, security, folder, thread, outcome)
     if outcome.signal is not None:
@@ -60,10 +60,10 @@ def run(settings: ModelSettings, folder: Path, usr_args: dict[str, object]) -> i
     return 0
 
 
-def _build(folder: Path, usr_args: dict[str, object]) -> Policy:
+def _build(folder: Path, usr_args: dict[str, object], max_batch: int) -> Policy:
     """Runs on the policy's thread."""
     face = load_face(folder)
-    return Policy(face, load_model(face, usr_args))
+    return Policy(face, load_model(face, usr_args), max_batch)
 
 
 def find_security(settings: ModelSettings) -> LinkSecurity:
@@ -88,7 +88,6 @@ async def _main(
         with working:
             try:
                 policy = await _load(folder, thread, settings.status_seconds)
-                _check_batching(settings, policy)
                 if settings.policy_hang_timeout:
                     nursery.start_soon(_watch_calls, thread, settings.policy_hang_timeout)
                 service = Service(
@@ -169,15 +168,6 @@ async def _load(folder: Path, thread: PolicyThread, status_seconds: float) -> Po
         raise failure or UserError(f"policy {folder.name!r} did not load")
     note(f"policy {folder.name!r} is ready after {time.monotonic() - began:.1f} s")
     return policy
-
-
-def _check_batching(settings: ModelSettings, policy: Policy) -> None:
-    """Raises UsageError if batching was asked for and cannot be had."""
-    if settings.max_batch > UNBATCHED and not policy.can_batch:
-        raise UsageError(
-            f"--max_batch {settings.max_batch}: policy {policy.name!r} cannot batch; it needs new_session() and infer(), "
-            "and its sessions prepare() and finish()"
-        )
 
 
 async def _watch_signals(

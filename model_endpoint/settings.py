@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from framing.frames import DEFAULT_MAX_FRAME
+from model_endpoint.policy import UNBATCHED
 from robopro_eval.settings.link import LinkSettings
 from robopro_eval.settings.program import knob
 from robopro_eval.transport.retry import ATTEMPTS, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
@@ -11,7 +12,6 @@ DEFAULT_PORT = 29761
 HANG_SECONDS = 1800.0
 STOP_SECONDS = 3.0
 MAX_WAITING = 64
-UNBATCHED = 1
 
 
 class ModelSettings(LinkSettings):

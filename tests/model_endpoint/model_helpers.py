@@ -93,8 +93,8 @@ class Upgraded:
         return await self.ask(self.wire.get(path, length=length))
 
 
-def toy_policy(model: object) -> Policy:
-    return Policy(PolicyFace("toy", Path("/toy"), types.ModuleType("toy")), model)
+def toy_policy(model: object, max_batch: int = 1) -> Policy:
+    return Policy(PolicyFace("toy", Path("/toy"), types.ModuleType("toy")), model, max_batch)
 
 
 def counting_policy() -> tuple[Counter, Policy]:

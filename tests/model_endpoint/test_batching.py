@@ -17,6 +17,7 @@ from framing.session import Request
 from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.policy import Call, Policy, Seat
 from model_endpoint.policy_thread import PolicyThread
+from robopro_eval.console.errors import UsageError
 
 
 class Session:
@@ -102,7 +103,7 @@ class Queue:
 @asynccontextmanager
 async def queue(max_batch: int = 4, model: Model | None = None) -> AsyncIterator[Queue]:
     model = model or Model()
-    thread = PolicyThread(lambda: toy_policy(model), max_batch)
+    thread = PolicyThread(lambda: toy_policy(model, max_batch))
     with trio.fail_after(60):
         await thread.start()
         async with trio.open_nursery() as nursery:
@@ -265,11 +266,13 @@ async def test_a_session_without_the_phases_is_simply_called() -> None:
         def new_session(self) -> Plain:  # type: ignore[override]
             return Plain()
 
-    async with queue(model=Half()) as q:
+    async with queue(max_batch=1, model=Half()) as q:
         await q.meet(*"ab")
         calls = [await q.put(name, "get_action") for name in "ab"]
     assert [call.value for call in calls] == [1, 1]
     assert q.model.batches == []
+    with pytest.raises(UsageError, match="--max_batch 2: policy 'toy' cannot batch; it needs new_session"):
+        toy_policy(Half(), max_batch=2)
 
 
 def test_one_dispatcher_alone_acts_in_the_same_three_phases() -> None:

@@ -57,9 +57,9 @@ async def play(runner: PolicyRunner, order: Sequence[int]) -> list[list[bytes]]:
 
 
 @pytest.fixture
-def remembering(write_policy) -> Callable[[bool], Policy]:
+def remembering(write_policy) -> Callable[..., Policy]:
     face = load_face(write_policy("remembering", SOURCE))
-    return lambda shared: Policy(face, load_model(face, {"shared": shared}))
+    return lambda shared, max_batch=1: Policy(face, load_model(face, {"shared": shared}), max_batch)
 
 
 TRUTH = [truth(number) for number in range(SIMULATORS)]
@@ -80,7 +80,7 @@ async def test_shuffled_simulators_act_as_each_does_alone(shared: bool, remember
 @alone_or_shared
 async def test_simulators_at_the_same_time_act_as_each_does_alone(shared: bool, max_batch: int, remembering) -> None:
     """Over sockets and the real thread, in whatever order they happen to come."""
-    thread = PolicyThread(functools.partial(remembering, shared), max_batch)
+    thread = PolicyThread(functools.partial(remembering, shared, max_batch))
     actions: list[list[bytes]] = [[] for _ in range(SIMULATORS)]
     ready = [trio.Event() for _ in range(SIMULATORS)]
 

@@ -32,7 +32,7 @@ async def do(thread: PolicyThread, work: Callable[[], object], seat: Seat | None
 
 
 @asynccontextmanager
-async def running(model: object = None, max_batch: int = 1) -> AsyncIterator[tuple[PolicyThread, list[int]]]:
+async def running(model: object = None) -> AsyncIterator[tuple[PolicyThread, list[int]]]:
     """A started thread, and the idents of the thread on which its policy was built."""
     where: list[int] = []
 
@@ -40,7 +40,7 @@ async def running(model: object = None, max_batch: int = 1) -> AsyncIterator[tup
         where.append(threading.get_ident())
         return toy_policy(model or Doer())
 
-    thread = PolicyThread(build, max_batch)
+    thread = PolicyThread(build)
     with trio.fail_after(60):
         await thread.start()
         yield thread, where
