@@ -17,6 +17,7 @@ from framing.session import BYE, RESET, Features, Peer, Reply, RequesterSession,
 from robopro_eval.checks.core import CheckFailed, Skipped
 from robopro_eval.checks.link import Link, ProbeChannel
 from robopro_eval.transport.errors import TransportError
+from robopro_eval.transport.security import LinkSecurity
 
 REPLY_SECONDS = 10.0
 """How long one reply may take (`--timeout`), unless a check says otherwise."""
@@ -204,9 +205,9 @@ class Bench:
             talk.channel.close()
 
     @contextlib.contextmanager
-    def raw(self) -> Iterator[Raw]:
-        """A connection for bytes that no session would send."""
-        channel = self.link.open()
+    def raw(self, security: LinkSecurity | None = None) -> Iterator[Raw]:
+        """A connection for bytes that no session would send; with `security` in place of the usual one."""
+        channel = self.link.open(security)
         try:
             yield Raw(channel, self.patience)
         finally:

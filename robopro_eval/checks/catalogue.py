@@ -5,7 +5,7 @@ What ends connections comes last, so that a model that dials, and has only one, 
 
 from __future__ import annotations
 
-from robopro_eval.checks import errors, replies, sessions, survival, values
+from robopro_eval.checks import access, errors, replies, sessions, survival, values
 from robopro_eval.checks.core import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -13,5 +13,6 @@ CHECKS: tuple[Check, ...] = (
     *values.CHECKS,
     *sessions.CHECKS,
     *errors.CHECKS,
+    *access.CHECKS,
     *survival.CHECKS,
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from robopro_eval.checks.bench import Bench
 from robopro_eval.checks.catalogue import CHECKS
 from robopro_eval.checks.core import Finding, Verdict
-from robopro_eval.checks.link import AcceptedLink
+from robopro_eval.checks.link import announce
 from robopro_eval.checks.report import LivePrinter, as_dict, summary, write
 from robopro_eval.checks.running import run
 from robopro_eval.checks.settings import CheckSettings, name_words
@@ -46,11 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: list[str]) -> int:
     settings, _ = parse_program(
-        CheckSettings, name_words(argv), os.environ, prog=PROG, description=DESCRIPTION, epilog=EPILOG
+        CheckSettings, name_words(argv), os.environ, prog=PROG, description=DESCRIPTION, epilog=EPILOG, has_policy=False
     )
     link = settings.open_link()
-    if isinstance(link, AcceptedLink):
-        note(f"waiting for a model to dial port {link.port} ...")
+    announce(link, note)
     bench = Bench(link, settings.timeout, settings.method)
     findings: list[Finding] = []
     printer = LivePrinter()

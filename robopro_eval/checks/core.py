@@ -69,8 +69,5 @@ class Finding:
     check: Check
     verdict: Verdict
     detail: str
+    fix: str = ""
     seconds: float = 0.0
-
-    @property
-    def fix(self) -> str:
-        return self.check.fix if self.verdict is Verdict.FAIL else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 from robopro_eval.checks.core import Skipped
@@ -11,6 +12,7 @@ from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.errors import AddressError, NobodyCame, TransportError
+from robopro_eval.transport.security import LinkSecurity, authenticate, exposure_warning, secure
 from robopro_eval.transport.sockets import accept, bound_address, dial, listen
 
 MAX_FRAME = 16 << 20
@@ -38,7 +40,7 @@ class ProbeChannel(BlockingChannel):
 
     def has_news(self, seconds: float) -> bool:
         """True if a frame, a part of one or the end of the stream is there within `seconds`."""
-        if self.closed or self._decoder.has_frame:
+        if self.closed or self.has_unread:
             return True
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
@@ -52,9 +54,13 @@ class Link(Protocol):
     """Where it is, for people."""
     listens: bool
     """The server listens, so that any number of connections can be had."""
+    security: LinkSecurity
 
-    def open(self) -> ProbeChannel:
-        """The next connection. Raises TransportError; Skipped where no more can be had."""
+    def open(self, security: LinkSecurity | None = None) -> ProbeChannel:
+        """The next connection, TLS and the exchange of tokens done; with `security` in place of the link's own.
+
+        Raises TransportError, WireError; Skipped where no more can be had.
+        """
 
     def close(self) -> None: ...
 
@@ -64,15 +70,16 @@ class DialedLink:
 
     listens = True
 
-    def __init__(self, address: Address, *, wait: float) -> None:
+    def __init__(self, address: Address, security: LinkSecurity, *, wait: float) -> None:
         self.name = f"tcp://{address}"
+        self.security = security
         self._address = address
         self._attempts = 1 + int(wait / DIAL_EVERY)
 
-    def open(self) -> ProbeChannel:
+    def open(self, security: LinkSecurity | None = None) -> ProbeChannel:
         attempts, self._attempts = self._attempts, 1
         sock = dial(self._address, attempts=attempts, interval=DIAL_EVERY, name_attempts=1, timeout=DIAL_SECONDS)
-        return ProbeChannel(sock)
+        return _admitted(sock, self.security if security is None else security, self.name, host=self._address.host)
 
     def close(self) -> None: ...
 
@@ -82,7 +89,7 @@ class AcceptedLink:
 
     listens = False
 
-    def __init__(self, address: Address, *, wait: float) -> None:
+    def __init__(self, address: Address, security: LinkSecurity, *, wait: float) -> None:
         try:
             self._listener: socket.socket = listen(address.host, address.port)
         except AddressError as error:
@@ -90,11 +97,12 @@ class AcceptedLink:
         except TransportError as error:
             raise UserError(str(error)) from error
         self.name = f"a model that dials {bound_address(self._listener)}"
-        self.port = bound_address(self._listener).port
+        self.host, self.port = address.host, bound_address(self._listener).port
+        self.security = security
         self._wait = wait
         self._seen = False
 
-    def open(self) -> ProbeChannel:
+    def open(self, security: LinkSecurity | None = None) -> ProbeChannel:
         try:
             sock, _ = accept(self._listener, timeout=REDIAL_SECONDS if self._seen else self._wait)
         except NobodyCame:
@@ -102,7 +110,24 @@ class AcceptedLink:
                 raise Skipped("the model's connection is over, and it did not dial again") from None
             raise
         self._seen = True
-        return ProbeChannel(sock)
+        return _admitted(sock, self.security if security is None else security, self.name)
 
     def close(self) -> None:
         self._listener.close()
+
+
+def announce(link: Link, note: Callable[[str], None]) -> None:
+    """Tell the operator what is waited for, and what is unsafe about it."""
+    for line in link.security.warnings:
+        note(line)
+    if isinstance(link, AcceptedLink):
+        if (warning := exposure_warning(link.host, link.security)) is not None:
+            note(warning)
+        note(f"waiting for a model to dial port {link.port} ...")
+
+
+def _admitted(sock: socket.socket, security: LinkSecurity, name: str, *, host: str | None = None) -> ProbeChannel:
+    """A channel over `sock` once TLS and the exchange of tokens are done; `host` is the name that was dialed."""
+    channel = ProbeChannel(secure(sock, security, listening=host is None, host=host))
+    authenticate(channel, security, name)
+    return channel

@@ -11,7 +11,7 @@ from framing.errors import WireError
 from framing.session import Peer, RequesterSession
 from robopro_eval.checks.bench import FIRST_REPLY_FACTOR, Talk
 from robopro_eval.checks.difference import Tolerance
-from robopro_eval.checks.link import AcceptedLink
+from robopro_eval.checks.link import announce
 from robopro_eval.checks.replay import Exchange, Played, median_seconds, play, read_exchanges
 from robopro_eval.checks.settings import ReplaySettings, name_words
 from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError, run_program
@@ -48,13 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: list[str]) -> int:
     settings, _ = parse_program(
-        ReplaySettings, name_words(argv, "file"), os.environ, prog=PROG, description=DESCRIPTION, epilog=EPILOG
+        ReplaySettings,
+        name_words(argv, "file"),
+        os.environ,
+        prog=PROG,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        has_policy=False,
     )
+    assert settings.file is not None
     recording, exchanges = _read(Path(settings.file))
     say(f"recording  {_described(recording.meta)}: {len(exchanges)} requests{_how_it_ends(recording)}")
     link = settings.open_link()
-    if isinstance(link, AcceptedLink):
-        note(f"waiting for a model to dial port {link.port} ...")
+    announce(link, note)
     try:
         channel = link.open()
     except TransportError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from framing.errors import PolicyError, WireError
+from framing.errors import AuthenticationError, PolicyError, WireError
 from framing.session import Peer
 from robopro_eval.checks.bench import Bench, clipped
 from robopro_eval.checks.core import NOTHING_LOST, Check, CheckFailed, Finding, Need, NotOffered, Skipped, Verdict
@@ -13,6 +13,10 @@ from robopro_eval.transport.errors import TransportError
 
 RUN_SECONDS = 900.0
 """A whole run takes at most this and one more check: it ends even against a server that is slow without end."""
+
+
+ACCESS_FIX = "set EVAL_LINK_TOKEN (or EVAL_LINK_TOKEN_FILE) and EVAL_LINK_TLS_CERT, _KEY, _CA alike for both programs"
+"""Whatever was being checked: the server does not let us in."""
 
 
 def run(bench: Bench, checks: Sequence[Check]) -> Iterator[Finding]:
@@ -54,6 +58,7 @@ def _try(bench: Bench, check: Check) -> Finding:
     began = time.monotonic()
     first = bench.known.peer is Peer.UNKNOWN
     bench.begin_check()
+    fix = check.fix
     try:
         verdict, detail = Verdict.PASS, check.run(bench)
     except NotOffered as reason:
@@ -64,13 +69,15 @@ def _try(bench: Bench, check: Check) -> Finding:
         verdict, detail = Verdict.FAIL, str(failure)
     except PolicyError as error:
         verdict, detail = Verdict.FAIL, f"answered with an error: {clipped(error)}"
+    except AuthenticationError as error:
+        verdict, detail, fix = Verdict.FAIL, str(error), ACCESS_FIX
     except WireError as error:
         verdict, detail = Verdict.FAIL, str(error)
     except TransportError as error:
         if first:
             raise
         verdict, detail = Verdict.FAIL, str(error)
-    return Finding(check, verdict, detail, time.monotonic() - began)
+    return Finding(check, verdict, detail, fix if verdict is Verdict.FAIL else "", time.monotonic() - began)
 
 
 def _consequence(bench: Bench, failed: Check) -> str | None:

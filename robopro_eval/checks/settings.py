@@ -10,9 +10,11 @@ from pydantic import model_validator
 from robopro_eval.checks.bench import FIRST_REPLY_FACTOR, REPLY_SECONDS
 from robopro_eval.checks.link import COME_SECONDS, AcceptedLink, DialedLink, Link
 from robopro_eval.console.errors import UsageError
-from robopro_eval.settings.program import ProgramSettings, knob
+from robopro_eval.settings.link import LinkSettings
+from robopro_eval.settings.program import knob
 from robopro_eval.transport.addresses import Address, check_host, parse_port
-from robopro_eval.transport.errors import AddressError
+from robopro_eval.transport.errors import AddressError, SecurityError
+from robopro_eval.transport.security import LinkSecurity
 
 LISTEN_HOST = "localhost"
 """Where `--listen PORT` listens: on this machine only, unless a host is given."""
@@ -20,7 +22,7 @@ LISTEN_HOST = "localhost"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-class LinkSettings(ProgramSettings):
+class ServerSettings(LinkSettings):
     """Where the server under test is, and how long to wait for it."""
 
     server: str | None = knob(
@@ -50,7 +52,7 @@ class LinkSettings(ProgramSettings):
     )
 
     @model_validator(mode="after")
-    def _one_server(self) -> LinkSettings:
+    def _one_server(self) -> ServerSettings:
         if (self.server is None) == (self.listen is None):
             raise ValueError(
                 "give one of tcp://HOST:PORT (a server that listens) and --listen PORT (a model that dials)"
@@ -58,14 +60,20 @@ class LinkSettings(ProgramSettings):
         return self
 
     def open_link(self) -> Link:
-        """What the settings name. Raises UsageError for an address that cannot be one; listens at once."""
+        """What the settings name. Raises UsageError for an address or a secret that cannot be one; listens at once."""
+        try:
+            security = LinkSecurity.from_values(**self.link_values())
+            security.check(listening=self.listen is not None)
+        except SecurityError as error:
+            raise UsageError(str(error)) from error
         if self.server is not None:
-            return DialedLink(read_url(self.server), wait=self.wait or 0.0)
+            return DialedLink(read_url(self.server), security, wait=self.wait or 0.0)
         assert self.listen is not None
-        return AcceptedLink(read_listen(self.listen), wait=COME_SECONDS if self.wait is None else self.wait)
+        wait = COME_SECONDS if self.wait is None else self.wait
+        return AcceptedLink(read_listen(self.listen), security, wait=wait)
 
 
-class CheckSettings(LinkSettings):
+class CheckSettings(ServerSettings):
     """Settings of `eval-check`."""
 
     method: str | None = knob(
@@ -77,10 +85,10 @@ class CheckSettings(LinkSettings):
     report: str | None = knob(None, "write the report there, as JSON", group="Checks", metavar="FILE")
 
 
-class ReplaySettings(LinkSettings):
+class ReplaySettings(ServerSettings):
     """Settings of `eval-replay`."""
 
-    file: str = knob(..., "the recording; may be given without --file", group="Comparison", metavar="FILE")
+    file: str | None = knob(None, "the recording; may be given without --file", group="Comparison", metavar="FILE")
     rtol: float = knob(
         1e-4,
         "numbers may differ by atol + rtol * |recorded|",
@@ -90,6 +98,12 @@ class ReplaySettings(LinkSettings):
     )
     atol: float = knob(1e-6, "see --rtol", reason="a micrometre, a microradian", group="Comparison", ge=0)
     all: bool = knob(False, "show all differences, not only the first", group="Comparison")
+
+    @model_validator(mode="after")
+    def _one_file(self) -> ReplaySettings:
+        if self.file is None:
+            raise ValueError("name the recording that is to be replayed, before the server")
+        return self
 
 
 def name_words(argv: Sequence[str], *names: str) -> list[str]:
