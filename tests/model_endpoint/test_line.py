@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -192,6 +193,25 @@ async def test_one_that_does_not_read_its_notices_is_given_up(autojump_clock: tr
             await deaf.channel.send(deaf.wire.request("reset_model"))
         assert "did not take a message" in r.farewells["deaf"].detail
         assert r.line.waiting == 0
+
+
+async def test_whose_turn_it_becomes_while_its_notice_goes_out_is_served_at_once() -> None:
+    async with room() as r:
+        first = r.enter("first")
+        await first.ask_for_a_turn()
+        ours, theirs = trio.testing.lockstep_stream_pair()  # a send ends only when it is read
+        session = Session(TrioChannel(ours), r.runner, "toy", "next", r.tally, line=r.line, status_seconds=math.inf)
+        following = Upgraded(TrioChannel(theirs))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.serve)
+            await following.channel.send(following.wire.request("reset_model"))
+            await trio.testing.wait_all_tasks_blocked()  # in the middle of sending the notice
+            await first.leave()
+            notice = following.wire.receive(await following.channel.receive(None))
+            assert notice == Wait(1, 1)
+            assert following.wire.receive(await following.channel.receive(None)) != notice
+            assert r.model.heard == ["reset"] * 2
+            await following.channel.aclose()
 
 
 def test_places_move_up_from_wherever_somebody_leaves() -> None:

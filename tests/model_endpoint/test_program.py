@@ -277,11 +277,18 @@ def test_a_goodbye_sent_during_a_call_ends_the_model_well(start, write_policy) -
 
 def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> None:
     program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--policy-hang-timeout", "0.3")
-    sock = ask_without_waiting(program.port(), b'{"cmd": "nap", "obs": 60}')
+    sock = socket.create_connection(("localhost", program.port()), timeout=60)
+    here = "{}:{}".format(*sock.getsockname())
+    channel, wire = BlockingChannel(sock), RequesterSession()
+    for begins in (None, {"id": "cell/7#1", "task": "lift_pot", "seed": 7}):
+        channel.send(wire.request("reset_model", episode=begins), 60)
+        wire.receive(channel.receive(60))
+    channel.send(wire.request("nap", [60]), 60)
     assert program.end() == 1
-    assert any("in nap" in line for line in program.err)
+    assert any("in nap" in line for line in program.err)  # of the stacks
+    assert program.err[-1].startswith(f"error: nap of {here} in episode 'cell/7#1' has been running for ")
     assert "--policy-hang-timeout" in program.err[-1]
-    sock.close()
+    channel.close()
 
 
 @pytest.mark.parametrize(
@@ -306,8 +313,15 @@ def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> 
             "error: ",
         ),
         (["--policy_name", "echo"], {"MODEL_SERVER_BIND": "203.0.113.7"}, 1, "error: "),
+        (
+            ["--policy_name", "echo", "--port", "0", "--max-batch", "4"],
+            {},
+            2,
+            "error: --max_batch 4: policy 'echo' cannot batch; it needs new_session() and infer(), and its sessions",
+        ),
+        (["--policy_name", "echo"], {"EVAL_LINK_TOKEN": "short"}, 2, "error: EVAL_LINK_TOKEN holds fewer than 16"),
     ],
-    ids=["policy", "none", "port", "typo", "variable", "import", "host", "refused", "bind"],
+    ids=["policy", "none", "port", "typo", "variable", "import", "host", "refused", "bind", "batch", "token"],
 )
 def test_bad_input_is_one_sentence(start, write_policy, arguments, environ, code, message) -> None:
     write_policy("echo", ECHO)
@@ -351,6 +365,9 @@ def test_help_is_quick_and_complete(start) -> None:
         "MODEL_SERVER_BIND",
         "--checkpoint_path",
         "--policy_hang_timeout",
+        "--max_batch",
+        "last bits",
+        "EVAL_LINK_TOKEN",
         "default 1000",
         "130",
     ):

@@ -117,6 +117,20 @@ async def test_timing_travels_to_upgraded_simulators() -> None:
         assert w.sim.wire.receive(await w.channel.receive(5.0)).timing == {"queue": 0.25, "infer": 0.5}
 
 
+async def test_nan_and_odd_shapes_are_data_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether an action makes sense is judged where it is executed."""
+    odd = {"nan": np.array([np.nan, np.inf, -np.inf], np.float32), "empty": np.zeros((0, 14)), "number": float("nan")}
+    async with world() as w:
+        monkeypatch.setattr(w.model, "get_action", lambda: odd)
+        await w.sim.call("reset_model")
+        got = await w.sim.call("get_action")
+        assert isinstance(got, dict)
+        np.testing.assert_array_equal(got["nan"], odd["nan"])
+        assert got["empty"].shape == (0, 14)
+        assert got["number"] != got["number"]
+    assert w.tally.policy_errors == 0
+
+
 async def test_what_cannot_be_sent_is_named_and_costs_only_the_request() -> None:
     async with world() as w:
         await w.sim.call("reset_model")
