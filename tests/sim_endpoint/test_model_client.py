@@ -165,6 +165,69 @@ def test_tuples_arrive_as_lists_also_locally(model: Any) -> None:
     assert model.pair() == [1, 2]
 
 
+def test_values_arrive_as_over_the_wire_between_two_of_ours(model: Any) -> None:
+    """Binary and JSON bodies alike, bytes included, which the stock wire does not carry."""
+    sent = {
+        "bytes": b"\x00\xff",
+        "half": np.float16(0.1),
+        "0-d": np.array(3, ">i4"),
+        "empty": np.zeros((0, 20)),
+        "nan": [math.nan, -math.inf],
+        "picture": np.arange(240 * 320 * 3, dtype=np.uint32).reshape(240, 320, 3)[::2],
+        "user's own": {"__numpy_array__": True, "_args": [1]},
+    }
+    for arrived in model.get_action(sent)["args"], model.get_action(key=sent)["kwargs"].values():
+        (values,) = arrived
+        assert values["bytes"] == b"\x00\xff"
+        assert values["half"] == float(np.float16(0.1))
+        assert values["0-d"].dtype == np.dtype(">i4")
+        assert values["0-d"].shape == ()
+        assert values["empty"].shape == (0, 20)
+        assert math.isnan(values["nan"][0])
+        assert values["nan"][1] == -math.inf
+        np.testing.assert_array_equal(values["picture"], sent["picture"])  # type: ignore[arg-type]
+        values["picture"][0] = 0  # writable, and not the sender's
+        assert sent["picture"][0, 0, 1] == 1  # type: ignore[call-overload,index]
+        assert values["user's own"] == {"__numpy_array__": True, "_args": [1]}
+
+
+def test_a_message_that_is_too_large_is_refused_where_it_is_sent(dispatcher: Dispatcher) -> None:
+    here, there = socket.socketpair()
+    threading.Thread(target=serve_ours, args=(there, dispatcher, []), daemon=True).start()
+    session = RequesterSession(max_frame=5000)
+    remote = RemoteModel(BlockingChannel(here), session, patience=Patience(10.0, 10.0), peer="pair")
+    remote.handshake()
+    refusals = []
+    for source in (LocalModel(dispatcher, max_frame=5000), remote):
+        source.begin_episode(EPISODE)
+        with pytest.raises(EncodeError) as caught:
+            source.call("get_action", [np.zeros(1000)])
+        refusals.append(str(caught.value))
+        assert source.call("pair") == [1, 2]
+    assert all("5000" in refusal for refusal in refusals), refusals
+    remote.close(goodbye=True)
+
+
+def test_a_policy_with_sessions_is_given_one_in_this_process_too(tmp_path: Path) -> None:
+    class Shared:
+        def new_session(self) -> Policy:
+            self.sessions = [*getattr(self, "sessions", []), Policy()]
+            return self.sessions[-1]
+
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "deploy_policy.py").write_text(FACE)
+    shared = Shared()
+    source = LocalModel(Dispatcher(load_face(folder), shared))
+    source.begin_episode(EPISODE)
+    source.call("update_obs", [1])
+    assert source.get("obs_cache") == [1]
+    (session,) = shared.sessions
+    assert session.obs_cache == [1]
+    assert source.features is not None
+    assert "new_session" not in source.features.methods
+
+
 def test_call_as_robopro_has_it(model: Any) -> None:
     assert model.call(func_name="get_action", obs={"_args": [1, 2]})["args"] == [1, 2]
     assert model.call("get_action", {"a": 1})["args"] == [{"a": 1}]
