@@ -1,4 +1,4 @@
-"""What a connection leaves behind when it ends, and whose a result is when its simulator has gone: nothing, nobody's."""
+"""What a connection leaves behind when it ends: nothing. Whose a result is when its simulator has gone: nobody's."""
 
 from __future__ import annotations
 

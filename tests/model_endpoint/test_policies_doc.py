@@ -1,4 +1,4 @@
-"""The example of docs/policies.md is a policy, and what the page says about names and numbers is so."""
+"""The examples of docs/policies.md are policies, and what the page says about names and numbers is so."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from model_endpoint.dispatcher import OTHER_RESETS, Dispatcher
+from framing.session import Request
+from model_endpoint.dispatcher import ACT, FINISH, INFER, NEW_SESSION, OTHER_RESETS, PREPARE, Dispatcher
 from model_endpoint.loading import load_face, load_model
-from model_endpoint.settings import HANG_SECONDS, STOP_SECONDS
+from model_endpoint.policy import Call, Policy, Seat, answer
+from model_endpoint.settings import HANG_SECONDS, MAX_WAITING, STOP_SECONDS
+from robopro_eval.transport.retry import STATUS_EVERY
 from sim_endpoint.model_client import ModelClient
 from sim_endpoint.model_source import LocalModel
 
@@ -29,10 +32,11 @@ class TaskEnv:
         self.actions.append(action)
 
 
-def test_the_example_runs(write_policy) -> None:
-    match = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert match is not None
-    face = load_face(write_policy("my_policy", match[1]))
+SMALLEST, SHARED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_smallest_policy_runs(write_policy) -> None:
+    face = load_face(write_policy("my_policy", SMALLEST))
     source = LocalModel(Dispatcher(face, load_model(face, {"chunk": 20})))
     env = TaskEnv()
     source.call("reset_model")
@@ -40,8 +44,34 @@ def test_the_example_runs(write_policy) -> None:
     assert np.array_equal(env.actions, [np.arange(14.0)] * 3)
 
 
+def test_the_policy_for_several_simulators_runs_with_the_eval_of_the_first(write_policy) -> None:
+    evaluate = SMALLEST[SMALLEST.index("def eval(") :]
+    face = load_face(write_policy("shared_policy", f"{SHARED}\n\n{evaluate}"))
+    model = load_model(face, {"chunk": 20})
+    source = LocalModel(Dispatcher(face, model))
+    env = TaskEnv()
+    source.call("reset_model")
+    face.eval(env, ModelClient(source), {"joint_action": {"vector": np.arange(14.0)}})
+    assert np.array_equal(env.actions, [np.arange(14.0)] * 3)
+
+    policy = Policy(face, model, max_batch=2)
+    calls = []
+    for number in (1.0, 2.0):
+        seat = Seat(f"sim:{number}")
+        answer(policy, [Call(seat, Request("update_observation_window", (np.full(14, number),)))])
+        calls.append(Call(seat, Request("get_action")))
+    assert all(call.may_be_batched for call in calls)
+    answer(policy, calls)
+    for number, call in zip((1.0, 2.0), calls, strict=True):
+        assert np.array_equal(call.value, np.full((20, 14), number))
+
+
 def test_names_and_numbers_are_those_of_the_code() -> None:
     for name in OTHER_RESETS:
         assert f"`{name}`" in PAGE
     assert f"({HANG_SECONDS:.0f} s)" in PAGE
     assert STOP_SECONDS == 3.0
+    assert f"`--status_seconds` ({STATUS_EVERY:.0f})" in PAGE
+    assert f"`--max_waiting` ({MAX_WAITING})" in PAGE
+    for name in (NEW_SESSION, PREPARE, INFER, FINISH, ACT):
+        assert f"`{name}(" in PAGE
