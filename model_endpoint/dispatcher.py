@@ -161,7 +161,8 @@ class Dispatcher:
         try:
             session: object = model.new_session()  # type: ignore[attr-defined]
         except (Exception, SystemExit) as error:
-            self._fail(f"{self._name}.{NEW_SESSION}()", error)
+            # No verdict on the policy: the episode has not begun, and whoever asked for it begins it again.
+            self._fail(f"{self._name}.{NEW_SESSION}()", error, Kind.STALE_EPISODE)
         return session
 
     def _invoke(self, cmd: str, args: Sequence[object], kwargs: Mapping[str, object] | None) -> object:
@@ -256,14 +257,12 @@ class Dispatcher:
             self._fail(f"reading {where!r} of policy {self._name!r}", error)
         return found
 
-    def _fail(self, doing: str, error: BaseException) -> NoReturn:
+    def _fail(self, doing: str, error: BaseException, kind: Kind = Kind.POLICY_ERROR) -> NoReturn:
         if isinstance(error, PolicyError):
             raise error
         inner = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own line
         text = "".join(traceback.format_exception(type(error), error, inner or error.__traceback__))
-        raise PolicyError(
-            f"{doing} failed: {describe(error)}", remote_traceback=text, kind=Kind.POLICY_ERROR
-        ) from error
+        raise PolicyError(f"{doing} failed: {describe(error)}", remote_traceback=text, kind=kind) from error
 
 
 def is_method(owner: object, name: str) -> bool:

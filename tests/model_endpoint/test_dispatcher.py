@@ -12,6 +12,7 @@ import pytest
 from framing.errors import PolicyError
 from model_endpoint.dispatcher import Dispatcher, to_plain
 from model_endpoint.loading import PolicyFace, PolicyLoadError
+from model_endpoint.policy import Policy
 
 
 def face_with(**functions: object) -> PolicyFace:
@@ -261,6 +262,58 @@ def test_begin_episode_reaches_a_policy_that_wants_it(toy: Dispatcher) -> None:
     model = Curious()
     Dispatcher(face_with(), model).begin_episode({"id": "cell/3#1", "task": "t", "seed": 3})
     assert model.info == {"id": "cell/3#1", "task": "t", "seed": 3}
+
+
+class Sessions:
+    """A model that makes sessions, or cannot."""
+
+    def __init__(self, made: object = None) -> None:
+        self.made = made
+
+    def new_session(self) -> object:
+        if self.made is None:
+            raise MemoryError("no room")
+        return self.made
+
+    def reset_model(self) -> None:
+        raise AssertionError("the session is reset, not the model")
+
+
+def test_with_new_session_the_session_takes_the_models_place() -> None:
+    toy, reset = Toy(), []
+    dispatcher = Dispatcher(face_with(), Sessions(toy))
+    assert dispatcher.has_own_session
+    assert dispatcher.call("add", (1, 2)) == 3
+    assert dispatcher.get("ratio") == 0.25
+    assert "new_session" not in dispatcher.features().methods
+    Dispatcher(face_with(reset_model=reset.append), Sessions(Net())).call("reset_model")
+    assert isinstance(reset[0], Net)
+    with pytest.raises(PolicyLoadError, match="cannot be reset"):
+        Dispatcher(face_with(), Sessions(Net()))
+
+
+def test_results_of_a_session_are_copies_and_those_of_a_model_are_not() -> None:
+    class Shows:
+        buffer = np.zeros(3)
+
+        def reset_model(self) -> None:
+            pass
+
+        def look(self) -> object:
+            return {"deep": [self.buffer]}
+
+    for model, copied in ((Shows(), False), (Sessions(Shows()), True)):
+        dispatcher = Dispatcher(face_with(), model)
+        for value in (dispatcher.call("look")["deep"][0], dispatcher.get("buffer")):  # type: ignore[index]
+            assert np.shares_memory(value, Shows.buffer) is not copied
+
+
+def test_a_session_that_cannot_be_made_is_no_verdict_on_the_policy() -> None:
+    with pytest.raises(PolicyError, match=r"toy\.new_session\(\) failed: MemoryError: no room") as caught:
+        Dispatcher(face_with(), Sessions())
+    assert caught.value.kind == "stale_episode"
+    with pytest.raises(PolicyLoadError, match="no room"):
+        Policy(face_with(), Sessions())
 
 
 def test_a_wrapper_lends_the_methods_and_data_of_what_it_wraps() -> None:
