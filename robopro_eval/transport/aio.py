@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import socket as _socket
+import ssl
 from collections.abc import Callable, Sequence
 
 import trio
@@ -17,8 +18,8 @@ from robopro_eval.transport.addresses import Address, check_address
 from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth, refusal
 from robopro_eval.transport.errors import NobodyCame
 from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY, Retry
-from robopro_eval.transport.security import LinkSecurity, tell_plainly
-from robopro_eval.transport.trio_channel import TrioChannel, as_os_error, peer_address
+from robopro_eval.transport.security import LinkSecurity, give_up, start_tls
+from robopro_eval.transport.trio_channel import TrioChannel, plain, until_readable, until_writable
 
 __all__ = ["TrioChannel", "accept", "answer_authentication", "bound_address", "dial", "listen", "secure"]
 
@@ -129,7 +130,10 @@ def _configured(sock: trio_socket.SocketType) -> Address:
             sock.setsockopt(level, option, value)
         except OSError:
             continue
-    return peer_address(sock)
+    try:
+        return sockets.readable(sock.getpeername())
+    except OSError:
+        return sockets.UNKNOWN
 
 
 async def secure(
@@ -139,33 +143,39 @@ async def secure(
     listening: bool,
     host: str | None = None,
     seconds: float = AUTH_SECONDS,
-) -> trio_socket.SocketType | trio.SSLStream[trio.SocketStream]:
-    """As `security.secure`: what it returns is for `TrioChannel`."""
+) -> trio_socket.SocketType | ssl.SSLSocket:
+    """As `security.secure`; what it returns is for `TrioChannel`.
+
+    The TLS is the standard library's on the socket itself, not trio's: its bytes land where they belong, and a peer
+    that is turned away is told why (trio 0.35 keeps the last words of a handshake that failed to itself).
+    """
     if not security.uses_tls:
         return sock
-    peer = peer_address(sock)
+    tcp = plain(sock)
+    peer = sockets.peer_address(tcp)
     try:
-        context = security.context(listening=listening)
-        stream = trio.SSLStream(
-            trio.SocketStream(sock),
-            context,
-            server_hostname=None if listening else host,
-            server_side=listening,
-            https_compatible=True,  # frames have lengths of their own, so no farewell of TLS is needed
-        )
+        tcp = wrapped = start_tls(tcp, security, listening=listening, host=host)
         with trio.move_on_after(seconds):
-            await stream.do_handshake()
-            return stream
-        problem: OSError = TimeoutError()
-    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        problem = as_os_error(error)
+            await _shake_hands(wrapped)
+            return wrapped
+        raise TimeoutError
+    except OSError as error:
+        give_up(tcp, error, listening=listening)
+        raise tls.explain(error, peer, listening=listening, seconds=seconds) from None
     except BaseException:
-        sock.close()
+        tcp.close()
         raise
-    if listening and tls.came_without(problem):
-        tell_plainly(sock.detach())
-    sock.close()
-    raise tls.explain(problem, peer, listening=listening, seconds=seconds)
+
+
+async def _shake_hands(sock: ssl.SSLSocket) -> None:
+    while True:
+        await trio.lowlevel.checkpoint()
+        try:
+            return sock.do_handshake()
+        except ssl.SSLWantReadError:
+            await until_readable(sock)
+        except ssl.SSLWantWriteError:
+            await until_writable(sock)
 
 
 async def answer_authentication(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -62,8 +63,15 @@ class BlockingChannel:
 
     @property
     def has_unread(self) -> bool:
-        """True if more has been read than the frames that `receive` returned."""
-        return self._decoder.has_frame or not self._decoder.at_boundary
+        """True if more has come than the frames that `receive` returned; over TLS, as far as it has been read."""
+        if self._decoder.has_frame or not self._decoder.at_boundary:
+            return True
+        if isinstance(self._sock, ssl.SSLSocket):  # what waits in the system need not be ours to read
+            return self._sock.pending() > 0
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:  # nothing; or the line broke, which whoever receives finds out
+            return False
 
     def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
         """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
@@ -156,11 +164,9 @@ class BlockingChannel:
         while True:
             try:
                 count = self._sock.recv_into(self._decoder.get_buffer())
-            except ssl.SSLError as told:  # TLS has its reason in what had arrived, a reset has none
-                if not isinstance(error, ssl.SSLError) and told.reason:
+            except OSError as told:
+                if tls.tells_why(told):  # a reset has no reason, but the alert that came before it has
                     error = told
-                break
-            except OSError:
                 break
             if count == 0:
                 break
@@ -211,8 +217,10 @@ def gone(peer: Address, decoder: FrameDecoder, error: OSError | None, when: str)
 
 def broken(peer: Address, decoder: FrameDecoder, error: OSError, when: str) -> PeerGone | ProtocolError:
     """The exception for a line that failed: a peer that vanished, or TLS that was not kept or refused us."""
-    if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
+    if tls.tells_why(error):
         return ProtocolError(tls.sentence(error, peer))
+    if isinstance(error, ssl.SSLError):  # the line ended under TLS, which has no words of the system for it
+        error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
     return gone(peer, decoder, error, when)
 
 

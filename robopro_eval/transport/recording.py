@@ -81,6 +81,9 @@ class Recording:
 class FrameChannel(Protocol):
     """What is recorded: the face of `robopro_eval.transport.blocking.BlockingChannel`."""
 
+    @property
+    def has_unread(self) -> bool: ...
+
     def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None: ...
 
     def receive(self, timeout: float | None = None) -> memoryview: ...
@@ -120,6 +123,10 @@ class RecordingChannel:
             raise ValueError(f"a recording of at most {max_bytes} bytes has no room for a meta of {len(text)} bytes")
         self._file: BinaryIO | None = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by `finish`
         self._write([head])
+
+    @property
+    def has_unread(self) -> bool:
+        return self.channel.has_unread
 
     def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
         self.channel.send(buffers, timeout)

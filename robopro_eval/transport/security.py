@@ -133,23 +133,39 @@ def secure(
     if not security.uses_tls:
         return sock
     peer = peer_address(sock)
-    deadline = time.monotonic() + seconds
     try:
-        context = security.context(listening=listening)
-        sock.setblocking(False)
-        sock = wrapped = context.wrap_socket(
-            sock, server_side=listening, server_hostname=None if listening else host, do_handshake_on_connect=False
-        )
-        _shake_hands(wrapped, deadline)
+        sock = wrapped = start_tls(sock, security, listening=listening, host=host)
+        _shake_hands(wrapped, time.monotonic() + seconds)
     except OSError as error:
-        if listening and tls.came_without(error):
-            tell_plainly(sock.detach())
-        sock.close()
+        give_up(sock, error, listening=listening)
         raise tls.explain(error, peer, listening=listening, seconds=seconds) from None
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def start_tls(sock: socket.socket, security: LinkSecurity, *, listening: bool, host: str | None) -> ssl.SSLSocket:
+    """A socket under TLS whose handshake is still to come. Takes over `sock`. Raises SecurityError or OSError."""
+    context = security.context(listening=listening)
+    sock.setblocking(False)
+    return context.wrap_socket(
+        sock, server_side=listening, server_hostname=None if listening else host, do_handshake_on_connect=False
+    )
+
+
+def give_up(sock: socket.socket, error: OSError, *, listening: bool) -> None:
+    """Close the socket of a handshake that failed.
+
+    A peer that came without TLS is told so before, in words that every program of this protocol prints.
+    """
+    if not (listening and tls.came_without(error)):
+        sock.close()
+        return
+    with contextlib.suppress(OSError), socket.socket(fileno=sock.detach()) as plain:
+        with contextlib.suppress(BlockingIOError):
+            plain.recv(1 << 16)  # what is left unread would turn the close into a reset, and that swallow the words
+        plain.send(b"".join(refusal(tls.SPEAKS_TLS)))
 
 
 def authenticate(channel: BlockingChannel, security: LinkSecurity, peer: str, *, seconds: float = AUTH_SECONDS) -> None:
@@ -191,17 +207,6 @@ def _shake_hands(sock: ssl.SSLSocket, deadline: float) -> None:
         left = deadline - time.monotonic()
         if left <= 0 or not poller.poll(int(left * 1000) + 1):
             raise TimeoutError
-
-
-def tell_plainly(descriptor: int) -> None:
-    """Tell a peer without TLS, in words that every program of this protocol prints, what it came to; then close.
-
-    Takes over the descriptor of a non-blocking socket.
-    """
-    with contextlib.suppress(OSError), socket.socket(fileno=descriptor) as plain:
-        with contextlib.suppress(BlockingIOError):
-            plain.recv(1 << 16)  # what is left unread would turn the close into a reset, and that swallow the words
-        plain.send(b"".join(refusal(tls.SPEAKS_TLS)))
 
 
 def _path(value: str | Path | None) -> Path | None:

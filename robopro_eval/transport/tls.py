@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, WireError
 from framing.frames import Buffer
@@ -27,6 +28,8 @@ SPEAKS_TLS = (
 """Told, in a plain error reply, to a peer that came without TLS."""
 
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
+
+_WITHOUT_REASON = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _EXPIRED, _NOT_YET = {10}, {9}
 _WRONG_NAME = {62, 64}  # host name, IP address
@@ -88,10 +91,15 @@ def explain(error: OSError, peer: Address, *, listening: bool, seconds: float) -
         return DeadlineExceeded(f"{peer} did not complete a TLS handshake within {seconds:g} s; perhaps it {other}")
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationError(_untrusted(error, peer, listening))
-    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+    if tells_why(error):
         return AuthenticationError(sentence(error, peer))
     how = "closed the connection" if isinstance(error, ssl.SSLError) else f"vanished ({describe(error)})"
     return PeerGone(f"{peer} {how} during the TLS handshake; perhaps it {other}")
+
+
+def tells_why(error: OSError) -> TypeGuard[ssl.SSLError]:
+    """True for an error of TLS that has a reason of its own, unlike a line that ended or has nothing to read yet."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, _WITHOUT_REASON)
 
 
 def came_without(error: OSError) -> bool:

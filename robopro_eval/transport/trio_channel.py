@@ -6,11 +6,12 @@ tests run on `trio.testing`'s memory streams with a fake clock.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import trio
 from trio import socket as trio_socket
@@ -28,7 +29,8 @@ _STREAM_READ = 64 << 10
 
 
 class TrioChannel:
-    """Frames out, frames in, one task at a time in each direction. Takes over the stream or socket.
+    """Frames out, frames in, one task at a time in each direction. Takes over what it is given: a trio socket, what
+    `aio.secure` made of one, or any trio stream.
 
     Deadlines are per frame. Raises only PeerGone, DeadlineExceeded and ProtocolError (and trio's cancellation); what
     `BlockingChannel` says about the state afterwards holds here too. Being cancelled while sending closes the channel,
@@ -38,14 +40,20 @@ class TrioChannel:
 
     def __init__(
         self,
-        transport: trio.abc.Stream | trio_socket.SocketType,
+        transport: trio.abc.Stream | trio_socket.SocketType | ssl.SSLSocket,
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
+        self.peer = Address("stream", 0)
+        self._line: _SocketLine | _StreamLine
         if isinstance(transport, trio.SocketStream):
             transport = transport.socket
-        self.peer: Address = _peer_of(transport)
-        self._line: _SocketLine | _StreamLine
-        self._line = _StreamLine(transport) if isinstance(transport, trio.abc.Stream) else _SocketLine(transport)
+        if isinstance(transport, trio.abc.Stream):
+            self._line = _StreamLine(transport)
+        else:
+            make = _TlsLine if isinstance(transport, ssl.SSLSocket) else _SocketLine
+            sock = transport if isinstance(transport, ssl.SSLSocket) else plain(transport)
+            self._line = make(sock)
+            self.peer = sockets.peer_address(sock)
         self._decoder = FrameDecoder(max_frame=max_frame)
         self._failure: PeerGone | ProtocolError | None = None
         self._closed = False
@@ -125,10 +133,9 @@ class TrioChannel:
         try:
             while await self._line.receive_buffered(self._decoder):
                 pass
-        except ssl.SSLError as told:  # TLS has its reason in what had arrived, a reset has none
-            error = told
-        except OSError:
-            pass
+        except OSError as told:
+            if tls.tells_why(told):  # a reset has no reason, but the alert that came before it has
+                error = told
         self._failure = broken(self.peer, self._decoder, error, when)
         await self._close()
         if not self._decoder.has_frame:
@@ -152,10 +159,10 @@ class _SocketLine:
     more than the call itself.
     """
 
-    def __init__(self, sock: trio_socket.SocketType) -> None:
-        self._sock = socket.socket(fileno=sock.detach())
-        self._sock.setblocking(False)
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
         self._unshared = 0  # bytes read since other tasks could run
+        sock.setblocking(False)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -168,7 +175,7 @@ class _SocketLine:
                 sent = 0
             rest = drop_sent(rest, sent)
             if rest:
-                await _until(trio.lowlevel.wait_writable, self._sock)
+                await until_writable(self._sock)
                 others_ran = True
         if not others_ran:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -179,30 +186,30 @@ class _SocketLine:
         while True:
             try:
                 count = self._sock.recv_into(decoder.get_buffer())
-            except BlockingIOError:
-                await _until(trio.lowlevel.wait_readable, self._sock)
-                self._unshared, others_ran = 0, True
-                continue
-            self._arrived(decoder, count)
-            if self._unshared > FAIR_SHARE:
-                self._unshared = 0
-                await trio.lowlevel.checkpoint()
-                others_ran = True
-            return count, others_ran
+            except (BlockingIOError, ssl.SSLWantReadError):
+                await until_readable(self._sock)
+            except ssl.SSLWantWriteError:
+                await until_writable(self._sock)
+            else:
+                break
+            self._unshared, others_ran = 0, True
+        self._arrived(decoder, count)
+        if self._unshared > FAIR_SHARE:
+            self._unshared, others_ran = 0, True
+            await trio.lowlevel.checkpoint()
+        return count, others_ran
 
     async def receive_buffered(self, decoder: FrameDecoder) -> int:
         """Without waiting: bytes read, 0 if there are none."""
         try:
             count = self._sock.recv_into(decoder.get_buffer())
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
         self._arrived(decoder, count)
         return count
 
     async def close(self) -> None:
-        if self._sock.fileno() >= 0:
-            trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
+        close(self._sock)
 
     def _arrived(self, decoder: FrameDecoder, count: int) -> None:
         decoder.buffer_updated(count)
@@ -211,25 +218,36 @@ class _SocketLine:
             acknowledge(self._sock)
 
 
+class _TlsLine(_SocketLine):
+    """A socket under TLS, which takes one piece after the other."""
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        for piece in tls.pieces(buffers):
+            await trio.lowlevel.checkpoint()
+            rest = piece
+            while rest:  # a piece that TLS could not take yet has to be offered again as it was
+                try:
+                    rest = rest[self._sock.send(rest) :]
+                except ssl.SSLWantWriteError:
+                    await until_writable(self._sock)
+                except ssl.SSLWantReadError:
+                    await until_readable(self._sock)
+
+
 class _StreamLine:
-    """Any trio stream, TLS among them. Its own calls are checkpoints."""
+    """Any trio stream. Its own calls are checkpoints."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        for piece in tls.pieces(buffers):
-            try:
-                await self._stream.send_all(piece)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise as_os_error(error) from error
+        with _as_os_error():
+            await self._stream.send_all(b"".join(buffers))
 
     async def receive_into(self, decoder: FrameDecoder) -> tuple[int, bool]:
         """Bytes read (0 at the end), and True: other tasks could run meanwhile."""
-        try:
+        with _as_os_error():
             data = await self._stream.receive_some(_STREAM_READ)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise as_os_error(error) from error
         decoder.feed(data)
         return len(data), True
 
@@ -244,33 +262,34 @@ class _StreamLine:
         await trio.aclose_forcefully(self._stream)
 
 
-def as_os_error(error: trio.BrokenResourceError | trio.ClosedResourceError) -> OSError:
+def plain(sock: trio_socket.SocketType) -> socket.socket:
+    """The standard library's socket of a trio socket, which is of no more use then."""
+    return socket.socket(fileno=sock.detach())
+
+
+async def until_readable(sock: socket.socket) -> None:
+    """Wait for something to read. Raises OSError if another task closes `sock` (with `close`)."""
+    with _as_os_error():
+        await trio.lowlevel.wait_readable(sock)
+
+
+async def until_writable(sock: socket.socket) -> None:
+    """Wait for room to write. Raises OSError if another task closes `sock` (with `close`)."""
+    with _as_os_error():
+        await trio.lowlevel.wait_writable(sock)
+
+
+def close(sock: socket.socket) -> None:
+    """Close `sock` and wake whoever waits for it. Safe to repeat."""
+    if sock.fileno() >= 0:
+        trio.lowlevel.notify_closing(sock)
+        sock.close()
+
+
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
     """trio's words for a line that is closed or broken, as an OSError, so that one piece of code judges them all."""
-    if isinstance(error.__cause__, ssl.SSLError):
-        return error.__cause__
-    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-
-
-async def _until(wait: Callable[[socket.socket], Awaitable[None]], sock: socket.socket) -> None:
     try:
-        await wait(sock)
-    except trio.ClosedResourceError as error:
-        raise as_os_error(error) from error
-
-
-def _peer_of(transport: trio.abc.Stream | trio_socket.SocketType) -> Address:
-    if isinstance(transport, trio.SSLStream):
-        transport = transport.transport_stream
-    if isinstance(transport, trio.SocketStream):
-        transport = transport.socket
-    if isinstance(transport, trio.abc.Stream):
-        return Address("stream", 0)
-    return peer_address(transport)
-
-
-def peer_address(sock: trio_socket.SocketType) -> Address:
-    """As `sockets.peer_address`."""
-    try:
-        return sockets.readable(sock.getpeername())
-    except OSError:
-        return sockets.UNKNOWN
+        yield
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") from error
