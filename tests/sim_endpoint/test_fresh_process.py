@@ -118,7 +118,7 @@ def test_a_crash_or_a_hang_costs_an_attempt(rig: Rig, undisturbed: list[dict[str
     ) as (sim, model):
         assert sim.exit_code() == 0
         assert model.exit_code() == 0
-    assert f"the simulator hangs: take_action() had not returned after {HANG} s (--sim_hang_timeout)" in sim.output
+    assert "the simulator hangs: take_action() had not returned after" in sim.output
     for runs in ("crash", "hang"):
         assert rig.results(runs) == undisturbed
         assert rig.attempts(runs) == ONE_MISHAP
