@@ -23,6 +23,14 @@ WAIT = "wait"
 """Named in `accept` by a requester that reads wait notices. Not a format."""
 
 
+QUIET_METHODS = frozenset({"update_observation_window", "update_obs", "set_language"})
+"""Methods that return nothing: the next request may be sent without waiting for their reply."""
+
+FOLLOWER_MAX = 64 << 10
+"""Largest body of a request that is sent while a reply is owed. It fits into the buffers of a connection, so that both
+ends can never be stuck sending to each other."""
+
+
 class Peer(enum.Enum):
     """What is on the other end."""
 
@@ -91,8 +99,9 @@ class Wait:
 class Request:
     """One request as the dispatcher needs it, whichever shape it came in.
 
-    `id`, `accept`, `episode_id` and `episode` are None or empty from a stock peer (`is_stock`). The commands `GET` and
-    `BYE` mean what they say only where `is_stock` is false; from a stock peer they are names like any other.
+    All but `cmd` and `args` are None or empty from a stock peer (`is_stock`). The commands `GET` and `BYE` mean what
+    they say only where `is_stock` is false; from a stock peer they are names like any other. `follows` is the id of the
+    request before, if this one was sent without waiting for its reply.
     """
 
     cmd: str
@@ -102,6 +111,7 @@ class Request:
     accept: frozenset[str] = frozenset()
     episode_id: str | None = None
     episode: Mapping[str, Wire] | None = None
+    follows: int | None = None
 
     @property
     def is_stock(self) -> bool:
@@ -136,7 +146,10 @@ def read_upgraded(cmd: str, message: dict[str, Wire]) -> Request:
         raise ProtocolError(f"request {clip(cmd)} has an episode_id that is {kind_of(episode_id)}")
     if not (episode is None or isinstance(episode, dict)):
         raise ProtocolError(f"request {clip(cmd)} has an episode that is {kind_of(episode)}, not an object")
-    return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode)
+    follows = message.get("follows")
+    if not (follows is None or (type(follows) is int and follows == number - 1)):
+        raise ProtocolError(f"request {clip(cmd)} with the id {clip(number)} follows {clip(follows)}")
+    return Request(cmd, tuple(args), kwargs, number, formats, episode_id, episode, follows)
 
 
 def read_features(policy: Wire) -> Features:

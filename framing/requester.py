@@ -14,8 +14,10 @@ from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
     BYE,
+    FOLLOWER_MAX,
     GET,
     JSON,
+    QUIET_METHODS,
     READABLE,
     RESET,
     WAIT,
@@ -48,7 +50,9 @@ class RequesterSession(Session):
     """
 
     _role = Role.REQUESTER
-    _local = frozenset({Event.RESET, Event.CALL, Event.GET, Event.BYE, Event.STOCK_RESET, Event.STOCK_CALL})
+    _local = frozenset(
+        {Event.RESET, Event.CALL, Event.GET, Event.BYE, Event.FOLLOW, Event.STOCK_RESET, Event.STOCK_CALL}
+    )
 
     def __init__(self, wire: WireChoice = "auto", *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         super().__init__(State.STOCK_IDLE if wire == "stock" else State.FRESH, max_frame)
@@ -70,6 +74,21 @@ class RequesterSession(Session):
         """What the policy offers; None before the first upgraded reply and towards stock peers."""
         return self._features
 
+    @property
+    def owed(self) -> int:
+        """How many replies are still to come."""
+        return len(self._owed)
+
+    def may_follow(self, cmd: str) -> bool:
+        """Whether `cmd` may be requested now although a reply is owed.
+
+        It may if that is the reply to one request that returns nothing (`QUIET_METHODS`). Then receive twice, in the
+        order of the requests. If the first fails, an upgraded model answers the second with an error of the kind
+        `skipped` without calling it: the first error is the one to report.
+        """
+        quiet = self._state is State.OURS_BUSY and self._owed[0].cmd in QUIET_METHODS
+        return quiet and cmd not in REQUESTS
+
     def request(
         self,
         cmd: str,
@@ -83,8 +102,9 @@ class RequesterSession(Session):
         `episode` (`{"id", "task", "seed"}`) goes with `reset_model` to a peer of ours and is dropped towards others,
         which do not know what it is. Later requests carry its id.
 
-        Raises EncodeError for values that cannot travel, and for keyword arguments towards a peer that is not known to
-        be ours; LocalProtocolError if a request is still under way, or the first one is not `reset_model`.
+        Raises EncodeError for values that cannot travel, for keyword arguments towards a peer that is not known to be
+        ours, and for more than `FOLLOWER_MAX` bytes while a reply is owed; LocalProtocolError if a request is still
+        under way that this one may not follow (`may_follow`), or the first one is not `reset_model`.
         """
         if episode is not None and cmd != RESET:
             raise LocalProtocolError(f"an episode begins with {RESET}, not with {cmd}")
@@ -94,6 +114,9 @@ class RequesterSession(Session):
             message: dict[str, object] = {"args": list(args), "kwargs": dict(kwargs or {})}
             if cmd != RESET:
                 message["episode_id"] = self._episode_id
+                if self.may_follow(cmd):
+                    message["follows"] = self._last_id
+                    return self._ours(cmd, Event.FOLLOW, message)
                 return self._ours(cmd, Event.CALL, message)
             episode_id = None if episode is None else episode.get("id")
             if not (episode_id is None or isinstance(episode_id, str)):
@@ -209,7 +232,8 @@ class RequesterSession(Session):
     def _ours(self, cmd: str, event: Event, rest: Mapping[str, object]) -> list[Buffer]:
         after = self._next(event)
         message = {"cmd": cmd, "id": self._last_id + 1, "accept": self._accept, **rest}
-        frame = encode_frame(encode_upgraded(message, binary=self._binary), max_frame=self._max_frame)
+        limit = min(self._max_frame, FOLLOWER_MAX) if event is Event.FOLLOW else self._max_frame
+        frame = encode_frame(encode_upgraded(message, binary=self._binary), max_frame=limit)
         self._sent(cmd, after)
         return frame
 

@@ -9,6 +9,7 @@ from framing.errors import LocalProtocolError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
+    QUIET_METHODS,
     READABLE,
     WAIT,
     Features,
@@ -41,6 +42,7 @@ class ResponderSession(Session):
         self._request: Request | None = None
         self._last_id = 0
         self._introduced = False
+        self._failed: Request | None = None
 
     @property
     def peer(self) -> Peer:
@@ -67,13 +69,30 @@ class ResponderSession(Session):
         if not isinstance(cmd, str):
             raise ProtocolError(f"a request's cmd is {kind_of(cmd)}, not a string")
         request = read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
-        after = self._next(REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock])
+        event = REQUESTS.get(cmd, (Event.STOCK_CALL, Event.CALL))[not request.is_stock]
+        if request.follows is not None:
+            event = self._following(request, event)
+        after = self._next(event)
         if request.id is not None:
             if request.id != self._last_id + 1:
                 raise ProtocolError(f"request {clip(cmd)} carries the id {clip(request.id)}, not {self._last_id + 1}")
             self._last_id = request.id
         self._state, self._request, self._started = after, request, True
         return request
+
+    def _following(self, request: Request, event: Event) -> Event:
+        before = self._request
+        if event is not Event.CALL or before is None or before.cmd not in QUIET_METHODS:
+            raise ProtocolError(f"request {clip(request.cmd)} did not wait for a reply that it has to wait for")
+        return Event.FOLLOW
+
+    def skipped(self) -> list[Buffer] | None:
+        """The frame that answers the request if it must not be called, because the one it follows failed; else None."""
+        request, failed = self._request, self._failed
+        if request is None or failed is None or request.follows is None or request.follows != failed.id:
+            return None
+        message = f"{request.cmd} was not called, because {failed.cmd} before it failed"
+        return self.error(message, None, Kind.SKIPPED)
 
     def result(
         self, value: object, *, infer_seconds: float | None = None, queue_seconds: float | None = None
@@ -88,7 +107,9 @@ class ResponderSession(Session):
 
     def error(self, message: str, traceback: str | None = None, kind: str = Kind.POLICY_ERROR) -> list[Buffer]:
         """The frame that answers the request with an error. The connection stays open."""
-        return self._reply({"error": str(message), "traceback": traceback or ""}, Kind(kind), None)
+        frame = self._reply({"error": str(message), "traceback": traceback or ""}, Kind(kind), None)
+        self._failed = self._request
+        return frame
 
     def wait(self, place: int, of: int | None = None) -> list[Buffer] | None:
         """An interim frame: the request under way waits for its turn, `place` 1 being next, `of` so many.

@@ -11,14 +11,30 @@ session for every connection.
 No sockets here: methods return the buffers of one frame to send, or take the body of one frame that was received.
 """
 
-from framing.messages import BYE, GET, READABLE, RESET, WAIT, Features, Kind, Peer, Reply, Request, Wait
+from framing.messages import (
+    BYE,
+    FOLLOWER_MAX,
+    GET,
+    QUIET_METHODS,
+    READABLE,
+    RESET,
+    WAIT,
+    Features,
+    Kind,
+    Peer,
+    Reply,
+    Request,
+    Wait,
+)
 from framing.requester import RequesterSession, WireChoice
 from framing.responder import ResponderSession
 from framing.states import TRANSITIONS, Ending, Event, Role, State
 
 __all__ = [
     "BYE",
+    "FOLLOWER_MAX",
     "GET",
+    "QUIET_METHODS",
     "READABLE",
     "RESET",
     "TRANSITIONS",

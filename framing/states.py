@@ -31,6 +31,7 @@ class State(enum.Enum):
     STOCK_BUSY = "STOCK_BUSY"  # a request is under way, its reply is owed
     OURS_IDLE = "OURS_IDLE"
     OURS_BUSY = "OURS_BUSY"
+    OURS_TWO = "OURS_TWO"  # two requests are under way, the requester's only
     LEAVING = "LEAVING"  # bye is under way
     DONE = "DONE"  # ended as it should
     BROKEN = "BROKEN"  # the peer broke the wire
@@ -40,6 +41,7 @@ class Event(enum.Enum):
     RESET = "reset_model request"
     CALL = "call request"
     GET = "attribute request"
+    FOLLOW = "following request"
     BYE = "bye request"
     STOCK_RESET = "stock reset_model request"
     STOCK_CALL = "stock request"
@@ -78,6 +80,11 @@ def _table() -> dict[tuple[Role, State, Event], State]:
         (ask, s.OURS_IDLE, e.BYE): s.LEAVING,
         (ask, s.OURS_BUSY, e.WAIT): s.OURS_BUSY,
         (ask, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
+        # Back to back: only behind a request that returns nothing; the responder finds it once it has answered that.
+        (ask, s.OURS_BUSY, e.FOLLOW): s.OURS_TWO,
+        (ask, s.OURS_TWO, e.WAIT): s.OURS_TWO,
+        (ask, s.OURS_TWO, e.REPLY): s.OURS_BUSY,
+        (ask, s.OURS_TWO, e.BYE): s.LEAVING,
         # Somebody pressed Ctrl-C: goodbye may be said while a reply is owed, and that reply may still come.
         (ask, s.OURS_BUSY, e.BYE): s.LEAVING,
         (ask, s.LEAVING, e.WAIT): s.LEAVING,
@@ -93,6 +100,7 @@ def _table() -> dict[tuple[Role, State, Event], State]:
         (answer, s.OURS_IDLE, e.RESET): s.OURS_BUSY,
         (answer, s.OURS_IDLE, e.CALL): s.OURS_BUSY,
         (answer, s.OURS_IDLE, e.GET): s.OURS_BUSY,
+        (answer, s.OURS_IDLE, e.FOLLOW): s.OURS_BUSY,
         (answer, s.OURS_IDLE, e.BYE): s.LEAVING,
         (answer, s.OURS_BUSY, e.WAIT): s.OURS_BUSY,
         (answer, s.OURS_BUSY, e.REPLY): s.OURS_IDLE,
@@ -117,6 +125,7 @@ MEANINGS: Mapping[State, str] = MappingProxyType(
         State.STOCK_BUSY: "the peer is stock; a reply is owed",
         State.OURS_IDLE: "the peer is ours; no reply is owed",
         State.OURS_BUSY: "the peer is ours; a reply is owed",
+        State.OURS_TWO: "the peer is ours; two replies are owed",
         State.LEAVING: "goodbye has been said; its reply is owed",
         State.DONE: "over, as it should be",
         State.BROKEN: "the peer broke the wire; the connection must be closed",

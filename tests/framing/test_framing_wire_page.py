@@ -23,7 +23,7 @@ from framing.encoding import MAX_DEPTH
 from framing.errors import AuthenticationError, PolicyError
 from framing.frames import ALIGNMENT, DEFAULT_MAX_FRAME, Buffer, FrameDecoder
 from framing.messages import Kind
-from framing.session import Ending, Features, RequesterSession, ResponderSession, Wait
+from framing.session import FOLLOWER_MAX, QUIET_METHODS, Ending, Features, RequesterSession, ResponderSession, Wait
 from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth, SimulatorAuth, refusal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
@@ -88,7 +88,7 @@ def frame_bytes(name: str) -> bytes:
 def test_every_example_is_tested() -> None:
     assert set(EXAMPLES) == {
         *("stock", "array", "binary request", "binary corners"),
-        *("upgrade", "wait", "auth", "refused"),
+        *("upgrade", "wait", "back to back", "auth", "refused"),
     }
 
 
@@ -180,6 +180,27 @@ def test_the_wait_notices() -> None:
         assert ask.receive(script.next("model", notice)) == Wait(place, place)
     ask.receive(script.next("model", answer.result(None, infer_seconds=0.5, queue_seconds=41.5)))
     script.finish()
+
+
+def test_back_to_back() -> None:
+    ask, answer = RequesterSession(), ResponderSession(Features("demo"))
+    for _ in range(2):
+        answer.receive(b"".join(ask.request("reset_model"))[4:])
+        ask.receive(b"".join(answer.result(None))[4:])
+    script = Script("back to back")
+    first = script.next("sim", ask.request("update_obs", ([0.5],)))
+    second = script.next("sim", ask.request("get_action"))
+    answer.receive(first)
+    with pytest.raises(PolicyError, match="boom"):
+        ask.receive(script.next("model", answer.error("boom", "Trace")))
+    answer.receive(second)
+    skipped = answer.skipped()
+    assert skipped is not None
+    with pytest.raises(PolicyError, match="was not called"):
+        ask.receive(script.next("model", skipped))
+    script.finish()
+    assert all(f"`{method}`" in PAGE for method in QUIET_METHODS)
+    assert f"at most {FOLLOWER_MAX} bytes" in PAGE
 
 
 def test_the_exchange_of_tokens_computed_with_nothing_but_hmac() -> None:
