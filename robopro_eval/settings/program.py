@@ -129,7 +129,7 @@ def parse_program(
     names = yml.pop("environment", None) or {}
     if not isinstance(names, Mapping):
         raise UsageError(f"{yml_path}: 'environment' must map a key to the name of a variable")
-    for name in yml:
+    for name in (*yml, *map(str, names)):
         _refuse_secret(fields, name, str(yml_path))
     for key, variable in names.items():
         if any(variable in knob_of(field).env for field in fields.values() if knob_of(field).secret):
