@@ -132,6 +132,9 @@ class ChannelRecorder(Protocol):
 class Channel(Protocol):
     """The part of ``robopro_eval.transport.blocking.BlockingChannel`` used here."""
 
+    @property
+    def has_unread(self) -> bool: ...
+
     def send(self, buffers: Sequence[bytes | bytearray | memoryview], timeout: float | None = None) -> None: ...
 
     def receive(self, timeout: float | None = None) -> memoryview: ...
@@ -246,6 +249,9 @@ class RemoteModel:
         encode = time.perf_counter() - begun
         timing: Mapping[str, float] | None = None
         try:
+            if self._session.peer is Peer.STOCK and self._channel.has_unread:
+                # Replies of a stock peer have no ids: one too many would shift all that follow by one.
+                raise ProtocolError("the model sent something that it had not been asked for")
             self._channel.send(frame, timeout)
             while True:
                 body = self._channel.receive(timeout)
@@ -284,7 +290,7 @@ class RemoteModel:
 
 
 class _WaitingLine:
-    """Shows the place in a model's line: when it changes, and now and then while it does not."""
+    """Shows the place in a model's line: when it has become a better one, and now and then while it does not."""
 
     def __init__(self, peer: str, show: Callable[[str], None]) -> None:
         self._peer = peer
@@ -294,7 +300,8 @@ class _WaitingLine:
 
     def at(self, wait: Wait) -> None:
         now = time.monotonic()
-        if wait == self._last and now - self._told < STATUS_EVERY:
+        better = self._last is None or wait.place < self._last.place
+        if not better and now - self._told < STATUS_EVERY:
             return
         self._last, self._told = wait, now
         of = "" if wait.of is None else f" of {wait.of}"

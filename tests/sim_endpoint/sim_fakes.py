@@ -201,6 +201,7 @@ class ScriptedModel:
         self.deadlines: list[tuple[str, float | None]] = []
         self.inbox: list[bytes] = []
         self.closed = False
+        self.has_unread = False
         self.command = ""
 
     def send(self, buffers: Frame, timeout: float | None = None) -> None:
