@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from framing.binary import encode_upgraded
 from framing.decoding import Wire
 from framing.encoding import encode_parts
@@ -39,10 +41,10 @@ class ResponderSession(Session):
     def __init__(self, features: Features, *, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         super().__init__(State.FRESH, max_frame)
         self.features = features
-        self._request: Request | None = None
+        self._request: _Asked | None = None
         self._last_id = 0
         self._introduced = False
-        self._failed: Request | None = None
+        self._failed: _Asked | None = None
 
     @property
     def peer(self) -> Peer:
@@ -77,7 +79,8 @@ class ResponderSession(Session):
             if request.id != self._last_id + 1:
                 raise ProtocolError(f"request {clip(cmd)} carries the id {clip(request.id)}, not {self._last_id + 1}")
             self._last_id = request.id
-        self._state, self._request, self._started = after, request, True
+        self._state, self._started = after, True
+        self._request = _Asked(cmd, request.id, request.accept, request.follows)
         return request
 
     def _following(self, request: Request, event: Event) -> Event:
@@ -147,7 +150,7 @@ class ResponderSession(Session):
 
     def _reply(self, message: dict[str, object], kind: Kind, timing: dict[str, float | None] | None) -> list[Buffer]:
         request = self._request
-        if request is None or request.is_stock:
+        if request is None or request.id is None:
             after = self._next(Event.STOCK_REPLY)
             body = encode_parts(message, root="")
         else:
@@ -159,8 +162,17 @@ class ResponderSession(Session):
                 message["policy"] = self.features.as_dict()
             body = encode_upgraded(message, binary=BINARY in request.accept)
         frame = encode_frame(body, max_frame=self._max_frame)
-        self._introduced = request is not None and not request.is_stock
+        self._introduced = request is not None and request.id is not None
         self._state = after
         if after is State.DONE:
             self._ending = Ending.BYE
         return frame
+
+
+class _Asked(NamedTuple):
+    """What the reply needs to know of a request. Not its arguments: their arrays keep whole frames."""
+
+    cmd: str
+    id: int | None
+    accept: frozenset[str]
+    follows: int | None

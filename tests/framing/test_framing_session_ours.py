@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,16 @@ def test_binary_is_used_both_ways_once_both_have_said_that_they_read_it() -> Non
         np.testing.assert_array_equal(request.kwargs["more"], IMAGE)  # type: ignore[arg-type]
         assert request.args[1] == b"raw"
         ask.receive(body(answer.result(None)))
+
+
+def test_a_session_does_not_keep_the_memory_of_a_request() -> None:
+    ask, answer = upgraded()
+    request = answer.receive(bytearray(body(ask.request("update_obs", (IMAGE,)))))
+    assert isinstance(request.args[0], np.ndarray)
+    kept = weakref.ref(request.args[0])
+    del request
+    assert kept() is None  # the policy is at work on it, or has done with it
+    assert message(answer.error("too dark"))["id"] == 2
 
 
 def test_what_holds_no_arrays_stays_readable() -> None:
