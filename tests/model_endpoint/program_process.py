@@ -22,7 +22,9 @@ class Program:
         command = [sys.executable, *(script or ("-m", "model_endpoint.cli")), *arguments]
         env = {key: value for key, value in os.environ.items() if not key.startswith(("MODEL_", "SIM_", "PYTHONIO"))}
         env |= {"LC_ALL": "C", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **environ}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env
+        )
         self.out: list[str] = []
         self.err: list[str] = []
         self._lines: queue.Queue[str] = queue.Queue()

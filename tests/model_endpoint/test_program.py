@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framing.session import RequesterSession
+from framing.session import Reply, RequesterSession
 from robopro_eval.transport.blocking import BlockingChannel
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -56,6 +56,32 @@ def get_model(usr_args):
     return Slow()
 """
 
+BATCHING = """
+import sys
+
+class Session:
+    def reset_model(self):
+        pass
+
+    def prepare(self, number):
+        return number
+
+    def finish(self, output):
+        return output
+
+class Model:
+    def new_session(self):
+        return Session()
+
+    def infer(self, numbers):
+        print("inferring", *sorted(numbers), flush=True)
+        if numbers == [0]:
+            sys.stdin.readline()  # until the test says so
+        return [10 * number for number in numbers]
+
+def get_model(usr_args):
+    return Model()
+"""
 
 STOCK_ARGUMENTS = """
     --port 0 --config policy/echo/deploy_policy.yml --overrides --task_name put_cup_in_box
@@ -168,6 +194,44 @@ def test_an_error_of_the_policy_keeps_the_connection(start, write_policy) -> Non
         sim.typo()
     assert sim.echo("still here") == "still here"
     sim.close()
+
+
+class Simulator:
+    """One of ours, that has said its first words."""
+
+    def __init__(self, port: int) -> None:
+        self.channel, self.wire = BlockingChannel(socket.create_connection(("localhost", port))), RequesterSession()
+        self.ask(self.wire.request("reset_model"))
+
+    def ask(self, frame: list[bytes | bytearray | memoryview]) -> object:
+        self.channel.send(frame, 60)
+        return self.answer()
+
+    def answer(self) -> object:
+        reply = self.wire.receive(self.channel.receive(60))
+        assert isinstance(reply, Reply)
+        return reply.value
+
+
+def test_max_batch_puts_what_is_queued_into_one_inference(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("batching", BATCHING)), "--port", "0", "--max-batch", "4")
+    port = program.port()
+    simulators = [Simulator(port) for _ in range(4)]
+    bystanders = [Simulator(port) for _ in range(2)]
+    features = simulators[0].wire.features
+    assert features is not None
+    assert features.max_batch == 4
+    assert "get_action" in features.methods
+    for number, simulator in enumerate(simulators):
+        simulator.channel.send(simulator.wire.request("get_action", [number]), 60)
+        if number == 0:
+            assert program.line("inferring") == "inferring 0"
+    for bystander in bystanders:  # a goodbye needs no policy: once two are answered, what came before them was read
+        bystander.ask(bystander.wire.bye())
+    program.process.stdin.write(b"go on\n")
+    program.process.stdin.flush()
+    assert [simulator.answer() for simulator in simulators] == [0, 10, 20, 30]
+    assert program.line("inferring") == "inferring 1 2 3"
 
 
 def test_strangers_cost_a_line_each(start, write_policy) -> None:
