@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
-import numpy as np
-
 from framing.errors import EncodeError, ProtocolError
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
@@ -29,10 +27,6 @@ AT_ONCE = 4 << 20
 
 ALIGNMENT = 64
 """Every body begins at a multiple of this address: a cache line, and what vector instructions and GPU copies like."""
-
-KEPT = 16 << 20
-"""What `keep_freed_memory` raises glibc's limit to; at most twice as much is then kept. The JSON of seven cameras with
-float64 depth is 14 MiB; glibc goes no higher than 32."""
 
 SCRATCH = 64 << 10
 """Room for headers and small frames: most replies arrive whole in one read, header included."""
@@ -62,16 +56,6 @@ def encode_frame(body: Buffer | Iterable[Buffer], *, max_frame: int = DEFAULT_MA
     if size == 0:
         raise EncodeError("an empty message cannot travel")
     return [HEADER.pack(size), *pieces]
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep the memory of sent and received frames for the next ones. For a program's beginning.
-
-    glibc hands freed blocks of more than 128 KiB back to the system, which clears every page that it gives out again:
-    for three camera views in JSON that is most of the time that writing them takes. Its limit follows the largest block
-    ever freed; so one is freed, of which no page was touched. Harmless where there is another C library.
-    """
-    np.empty(KEPT, np.uint8)
 
 
 class FrameDecoder:

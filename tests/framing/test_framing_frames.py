@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import struct
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -268,29 +265,6 @@ def test_a_size_once_reached_is_allocated_at_once_the_next_time() -> None:
     assert decoder.next_frame() is not None
     decoder.feed(struct.pack(">I", 9 * MIB))
     assert len(decoder.get_buffer()) == 9 * MIB
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is about glibc")
-@pytest.mark.parametrize("kept", [False, True])
-def test_freed_memory_is_kept_for_the_next_frame(kept: bool) -> None:
-    """Counted in page faults: a fresh process writes the JSON of three views 20 times."""
-    script = f"""
-import resource
-import numpy as np
-from framing.encoding import encode_parts
-from framing.frames import keep_freed_memory
-views = [np.zeros((240, 320, 3), np.uint8) for _ in range(3)]
-if {kept}:
-    keep_freed_memory()
-encode_parts(views)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    encode_parts(views)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    pages = 20 * 3 * 307_200 // 4096
-    assert (int(done.stdout) < pages // 10) is kept
 
 
 def test_contents_survive_growing() -> None:
