@@ -74,12 +74,9 @@ def _main(argv: list[str], launch: Launch | None) -> int:
         say(f"all {prepared.plan.episodes} episodes of this run are in {results.path}")
         _report(prepared, results, None, None)
         return 0
-    try:
-        with first_signal_interrupts() as interruption:
-            code = Program(prepared, interruption, launch, results).run()
-    except FreshProcessNeeded as needed:
-        assert launch is not None
-        launch.again(needed.continuation)
+    with first_signal_interrupts() as interruption:
+        program = Program(prepared, interruption, launch, results, takes_over=continuation is not None)
+        code = program.run()
     if code == EXIT_INTERRUPTED:
         # All is written and closed. The signal may have struck inside the simulator, whose destructors then crash.
         leave_at_once(code)
@@ -102,18 +99,29 @@ def _earlier_results(prepared: Prepared, continuation: Continuation | None) -> R
 
 
 class Program:
-    """One ``eval-sim`` whose command has been checked. ``results``: what it goes on with."""
+    """One ``eval-sim`` whose command has been checked.
+
+    ``launch``: how to start it anew; None where the process is not ours. ``results``: what it goes on with.
+    ``takes_over``: another process began this run and had a model.
+    """
 
     def __init__(
-        self, prepared: Prepared, interruption: Interruption, launch: Launch | None, results: ResultsFolder | None
+        self,
+        prepared: Prepared,
+        interruption: Interruption,
+        launch: Launch | None,
+        results: ResultsFolder | None,
+        *,
+        takes_over: bool,
     ) -> None:
         self._prepared = prepared
         self._interruption = interruption
         self._launch = launch
         self._earlier = results
+        self._takes_over = takes_over
 
     def run(self) -> int:
-        """Play, and return the exit code. Raises UserError, and FreshProcessNeeded if there is a launch to repeat."""
+        """Play, and return the exit code. Raises UserError."""
         if self._launch is not None:  # the process is ours
             keep_freed_memory()
         prepared = self._prepared
@@ -138,6 +146,7 @@ class Program:
     def _link_supply(self, link: ModelLink) -> LinkSupply:
         prepared = self._prepared
         assert prepared.face is not None
+        had_one, self._takes_over = self._takes_over, False
         return LinkSupply(
             link,
             prepared.policy,
@@ -145,7 +154,7 @@ class Program:
             prepared.usr_args,
             peer_wait=prepared.settings.peer_wait,
             note=note,
-            had_one=self._earlier is not None and not prepared.settings.resume_seeds,
+            had_one=had_one,
         )
 
     def _one_run(self, supply: ControllerSupply) -> int:
@@ -166,9 +175,9 @@ class Program:
                 code = EXIT_FAILURE if stopped is not None else 0
             except KeyboardInterrupt:
                 stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED
-            except FreshProcessNeeded:
-                supply.lost()  # without a goodbye: the run is not over
-                raise
+            except FreshProcessNeeded as needed:
+                assert self._launch is not None
+                self._launch.again(needed.continuation)  # no goodbye to models: the run is not over
         finally:
             supply.close()
         try:

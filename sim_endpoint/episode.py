@@ -109,7 +109,8 @@ class EpisodeRunner:
                 return self._play(controller, video, episode, seed, attempt, start, on_step)
             finally:
                 if video is not None:
-                    self._env.__dict__.pop("eval_video_ffmpeg", None)
+                    with contextlib.suppress(AttributeError):  # an episode that ended well has given it back
+                        del self._env.eval_video_ffmpeg  # type: ignore[attr-defined]
                     video.discard()  # nothing to do when it was kept
         finally:
             self._close()

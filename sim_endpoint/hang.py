@@ -7,6 +7,7 @@ hang goes on in a fresh one (:mod:`sim_endpoint.fresh_process`).
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -86,7 +87,7 @@ class _WatchedEnv:
 
     def __getattr__(self, name: str) -> object:
         value = getattr(self.__dict__["_env"], name)
-        if not callable(value):
+        if not inspect.isroutine(value):
             return value
 
         def watched(*args: object, **kwargs: object) -> object:
@@ -97,3 +98,6 @@ class _WatchedEnv:
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self.__dict__["_env"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["_env"], name)

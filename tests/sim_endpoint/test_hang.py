@@ -10,14 +10,17 @@ import pytest
 from sim_endpoint.hang import HangWatch
 
 
+class Robot:
+    def __call__(self) -> None: ...
+
+
 class Env:
     def __init__(self) -> None:
         self.step_lim = 20
         self.release = threading.Event()
-        self.names: list[str] = []
+        self.robot = Robot()
 
     def get_obs(self) -> dict[str, int]:
-        self.names.append("get_obs")
         return {"step": 1}
 
     def take_action(self, action: object, action_type: str = "qpos") -> None:
@@ -54,8 +57,11 @@ def test_the_environment_is_as_it_was() -> None:
     assert not hasattr(proxy, "state_hash")
     proxy.get_obs = lambda: {"step": 9}
     assert proxy.get_obs() == {"step": 9}, "what a policy puts in its place is called"
+    del proxy.get_obs
+    assert proxy.get_obs() == {"step": 1}
     with pytest.raises(AttributeError):
         _ = proxy.nothing
+    assert proxy.robot is env.robot, "an object that merely can be called is no method"
 
 
 def test_a_limit_of_nothing_watches_nothing() -> None:
