@@ -46,7 +46,7 @@ class BlockingChannel:
         self._failure: PeerGone | ProtocolError | None = None
         self.peer: Address = peer_address(sock)
         sock.setblocking(False)
-        self._readable, self._writable = _poll_for(sock, select.POLLIN), _poll_for(sock, select.POLLOUT)
+        self._readable, self._writable = poll_for(sock, select.POLLIN), poll_for(sock, select.POLLOUT)
 
     @property
     def closed(self) -> bool:
@@ -224,7 +224,7 @@ def broken(peer: Address, decoder: FrameDecoder, error: OSError, when: str) -> P
     return gone(peer, decoder, error, when)
 
 
-def _poll_for(sock: socket.socket, event: int) -> select.poll:
+def poll_for(sock: socket.socket, event: int) -> select.poll:
     poller = select.poll()
     poller.register(sock, event)
     return poller

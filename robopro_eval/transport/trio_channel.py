@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
+import select
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import trio
@@ -20,10 +21,13 @@ from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
 from robopro_eval.transport import sockets, tls
 from robopro_eval.transport.addresses import Address
-from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, drop_sent, gone
+from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, drop_sent, gone, poll_for
 
 FAIR_SHARE = 4 << 20
-"""Bytes that one channel may read without letting other tasks run: a millisecond or two."""
+"""Bytes that may pass on one channel before other tasks run: a millisecond or two."""
+
+FAIR_FRAMES = 16
+"""Likewise for frames, however small."""
 
 _STREAM_READ = 64 << 10
 
@@ -34,8 +38,11 @@ class TrioChannel:
 
     Deadlines are per frame. Raises only PeerGone, DeadlineExceeded and ProtocolError (and trio's cancellation); what
     `BlockingChannel` says about the state afterwards holds here too. Being cancelled while sending closes the channel,
-    because half a frame may have been sent; being cancelled while receiving loses nothing. `send` and `receive` are
-    checkpoints, and a peer that sends without end does not keep other tasks from running.
+    because half a frame may have been sent; being cancelled while receiving loses nothing.
+
+    Every call notices that it is cancelled. Other tasks run whenever it has to wait, and else after `FAIR_SHARE` bytes
+    or `FAIR_FRAMES` frames, so that a peer that sends without end does not keep them from running: letting them run at
+    every frame would cost as much as a small frame itself.
     """
 
     def __init__(
@@ -44,7 +51,7 @@ class TrioChannel:
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
         self.peer = Address("stream", 0)
-        self._line: _SocketLine | _StreamLine
+        self._line: _Line
         if isinstance(transport, trio.SocketStream):
             transport = transport.socket
         if isinstance(transport, trio.abc.Stream):
@@ -80,12 +87,12 @@ class TrioChannel:
         """Send one frame (what `framing` returned). `timeout` seconds for all of it, None waits for ever."""
         self._check_open()
         try:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
-                await self._line.send(buffers)
-                return
+            if timeout is None:  # a limit is not for nothing: it costs as much as sending a small frame
+                return await self._line.send(buffers)
+            with trio.move_on_after(timeout):
+                return await self._line.send(buffers)
         except OSError as error:
-            await self._failed(error, "while a message was being sent to it")
-            return
+            return await self._failed(error, "while a message was being sent to it")
         except BaseException:
             await self._close()
             raise
@@ -94,16 +101,11 @@ class TrioChannel:
 
     async def receive(self, timeout: float | None = None) -> memoryview:
         """The next frame's body: fresh memory that nothing else touches. `timeout` seconds for the whole frame."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        others_ran = False
         try:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
-                while (body := self._decoder.next_frame()) is None:
-                    self._check_open()
-                    others_ran |= await self._read_some()
-                if not others_ran:
-                    await trio.lowlevel.cancel_shielded_checkpoint()
-                return body
+            if timeout is None:
+                return await self._receive()
+            with trio.move_on_after(timeout):
+                return await self._receive()
         except (PeerGone, ProtocolError):
             await self._close()
             raise
@@ -115,16 +117,19 @@ class TrioChannel:
         await self._close()
         await trio.lowlevel.checkpoint()
 
-    async def _read_some(self) -> bool:
-        """Read what there is, or wait for it; True if other tasks could run meanwhile."""
-        try:
-            count, others_ran = await self._line.receive_into(self._decoder)
-        except OSError as error:
-            await self._failed(error, "while a message was awaited")
-            return True
-        if count == 0:
-            raise gone(self.peer, self._decoder, None, "")
-        return others_ran
+    async def _receive(self) -> memoryview:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while (body := self._decoder.next_frame()) is None:
+            self._check_open()
+            try:
+                count = await self._line.receive_into(self._decoder)
+            except OSError as error:
+                await self._failed(error, "while a message was awaited")
+                continue
+            if count == 0:
+                raise gone(self.peer, self._decoder, None, "")
+        await self._line.share_after_frame()
+        return body
 
     async def _failed(self, error: OSError, when: str) -> None:
         """The line broke: read what had already arrived; if that completes no frame, raise."""
@@ -152,7 +157,40 @@ class TrioChannel:
         await self._line.close()
 
 
-class _SocketLine:
+class _Line(ABC):
+    """What a channel sends and receives with."""
+
+    def __init__(self) -> None:
+        self._unshared = 0
+        """Bytes that passed since other tasks could run, a frame counting for no less than its share."""
+
+    @abstractmethod
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send everything. Raises OSError."""
+
+    @abstractmethod
+    async def receive_into(self, decoder: FrameDecoder) -> int:
+        """Wait for bytes and read them; how many, 0 at the end. Raises OSError."""
+
+    @abstractmethod
+    async def receive_buffered(self, decoder: FrameDecoder) -> int:
+        """Without waiting for more: bytes read, 0 if there are none. Raises OSError."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def share_after_frame(self) -> None:
+        """Let other tasks run if it is their turn. No place to be cancelled: the frame would be lost."""
+        await self._share(FAIR_SHARE // FAIR_FRAMES)
+
+    async def _share(self, cost: int) -> None:
+        self._unshared += cost
+        if self._unshared >= FAIR_SHARE:
+            self._unshared = 0
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+class _SocketLine(_Line):
     """A TCP socket: gathering sends, reads straight into the decoder's memory.
 
     The system is asked first and trio only where there is something to wait for: every visit to trio's scheduler costs
@@ -160,47 +198,41 @@ class _SocketLine:
     """
 
     def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
         self._sock = sock
-        self._unshared = 0  # bytes read since other tasks could run
         sock.setblocking(False)
+        self._poller = poll_for(sock, select.POLLIN)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         rest = [memoryview(buffer).cast("B") for buffer in buffers]
-        others_ran = False
-        while rest:
+        while True:
             try:
                 sent = self._sock.sendmsg(rest[:IOV_MAX])
             except BlockingIOError:
                 sent = 0
             rest = drop_sent(rest, sent)
-            if rest:
-                await until_writable(self._sock)
-                others_ran = True
-        if not others_ran:
-            await trio.lowlevel.cancel_shielded_checkpoint()
+            if not rest:
+                return await self.share_after_frame()
+            await self._until_writable()
 
-    async def receive_into(self, decoder: FrameDecoder) -> tuple[int, bool]:
-        """Bytes read (0 at the end), and whether other tasks could run meanwhile."""
-        others_ran = False
+    async def receive_into(self, decoder: FrameDecoder) -> int:
+        if not self._has_something():
+            await self._until_readable()
         while True:
             try:
                 count = self._sock.recv_into(decoder.get_buffer())
             except (BlockingIOError, ssl.SSLWantReadError):
-                await until_readable(self._sock)
+                await self._until_readable()
             except ssl.SSLWantWriteError:
-                await until_writable(self._sock)
+                await self._until_writable()
             else:
                 break
-            self._unshared, others_ran = 0, True
         self._arrived(decoder, count)
-        if self._unshared > FAIR_SHARE:
-            self._unshared, others_ran = 0, True
-            await trio.lowlevel.checkpoint()
-        return count, others_ran
+        await self._share(count)
+        return count
 
     async def receive_buffered(self, decoder: FrameDecoder) -> int:
-        """Without waiting: bytes read, 0 if there are none."""
         try:
             count = self._sock.recv_into(decoder.get_buffer())
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -211,11 +243,22 @@ class _SocketLine:
     async def close(self) -> None:
         close(self._sock)
 
+    def _has_something(self) -> bool:
+        """A look that costs less than the exception of a read that finds nothing. True also at an end."""
+        return bool(self._poller.poll(0))
+
     def _arrived(self, decoder: FrameDecoder, count: int) -> None:
         decoder.buffer_updated(count)
-        self._unshared += count
         if count == HEADER.size:
             acknowledge(self._sock)
+
+    async def _until_readable(self) -> None:
+        self._unshared = 0
+        await until_readable(self._sock)
+
+    async def _until_writable(self) -> None:
+        self._unshared = 0
+        await until_writable(self._sock)
 
 
 class _TlsLine(_SocketLine):
@@ -229,33 +272,34 @@ class _TlsLine(_SocketLine):
                 try:
                     rest = rest[self._sock.send(rest) :]
                 except ssl.SSLWantWriteError:
-                    await until_writable(self._sock)
+                    await self._until_writable()
                 except ssl.SSLWantReadError:
-                    await until_readable(self._sock)
+                    await self._until_readable()
+
+    def _has_something(self) -> bool:
+        return True  # perhaps: part of a record may have been read already
 
 
-class _StreamLine:
+class _StreamLine(_Line):
     """Any trio stream. Its own calls are checkpoints."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
+        super().__init__()
         self._stream = stream
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         with _as_os_error():
             await self._stream.send_all(b"".join(buffers))
 
-    async def receive_into(self, decoder: FrameDecoder) -> tuple[int, bool]:
-        """Bytes read (0 at the end), and True: other tasks could run meanwhile."""
+    async def receive_into(self, decoder: FrameDecoder) -> int:
         with _as_os_error():
             data = await self._stream.receive_some(_STREAM_READ)
         decoder.feed(data)
-        return len(data), True
+        return len(data)
 
     async def receive_buffered(self, decoder: FrameDecoder) -> int:
-        """Bytes read within a moment, 0 if there are none."""
         with trio.move_on_after(0.001):
-            count, _ = await self.receive_into(decoder)
-            return count
+            return await self.receive_into(decoder)
         return 0
 
     async def close(self) -> None:
