@@ -37,6 +37,8 @@ from wire_benchmark.processes import Environments
 from robopro_eval.console.errors import UsageError, UserError, run_program
 
 ROUNDS, QUICK_ROUNDS = 40, 8
+QUIET_LOAD = 0.5
+"""Programs that want a core before we begin, in the last minute. Both processes of an arm need one of their own."""
 FOREIGN = REPO / ".bench_venv"
 REQUIREMENTS = REPO / "scripts" / "wire_benchmark" / "requirements.txt"
 RESULTS = REPO / "docs" / "results" / "wire_speed.json"
@@ -99,6 +101,8 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
 def run(arms: list[str], payloads: list[str], rounds: int, profiled: list[str], to: Path | None) -> None:
     """Measure, print, and write `to` where it is given."""
     about, where = describe(), environments()
+    if os.getloadavg()[0] > QUIET_LOAD:
+        console.print(f"note: this machine is busy (load {os.getloadavg()[0]:.1f}); times and ratios will be too high")
     results = []
     for payload in payloads:
         with progress(PAYLOADS[payload].title, rounds * len(arms)) as tick:
@@ -142,6 +146,7 @@ def describe() -> dict[str, object]:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "commit": code.commit,
         "uncommitted_changes": code.uncommitted_changes,
+        "load": round(os.getloadavg()[0], 2),
         "machine": f"{os.cpu_count()} cores of {model.partition(':')[2].strip() or platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("numpy", "pybase64", "trio")},

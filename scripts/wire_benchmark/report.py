@@ -126,7 +126,7 @@ def page(report: Report) -> str:
         "in short blocks; `x floor` is the median of the ratios of blocks of the same round.",
         "",
         f"Made by `python scripts/bench_wire.py` on {about['date']}, commit `{str(about['commit'])[:12]}`, "
-        f"{about['machine']}, Python {about['python']}.",
+        f"{about['machine']}, Python {about['python']}; load before: {about['load']}.",
         "",
     ]
     for payload in PAYLOADS:

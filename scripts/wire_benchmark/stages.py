@@ -40,14 +40,13 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("simulator: encode the request", "RequesterSession.request returned"),
-    Stage("simulator: hand it to the kernel", "BlockingChannel.send returned"),
-    Stage("model: woken, the rest received", "TrioChannel.receive returned"),
+    Stage("there: sent, the model woken, received", "TrioChannel.receive returned"),
     Stage("model: decode", "ResponderSession.receive returned"),
     Stage("model: over to the policy's thread", "Dispatcher.call called"),
     Stage("model: the policy", "Dispatcher.call returned"),
     Stage("model: back from the policy's thread", "PolicyThread.run returned"),
     Stage("model: encode the reply", "ResponderSession.result returned"),
-    Stage("simulator: woken, the reply received", "BlockingChannel.receive returned"),
+    Stage("back: sent, the simulator woken, received", "BlockingChannel.receive returned"),
     Stage("simulator: decode the reply", "RequesterSession.receive returned"),
     Stage("simulator: the rest", END),
 )
@@ -120,7 +119,7 @@ def _simulator(notes: Notes, arguments: Sequence[str]) -> None:
     from wire_benchmark import clients, drive
 
     _watch_returns(notes, RequesterSession, "request", "receive")
-    _watch_returns(notes, BlockingChannel, "send", "receive")
+    _watch_returns(notes, BlockingChannel, "receive")
     _watch(notes, clients.OurClient, "step", BEGIN, END)
     kind, port, payload = arguments
     drive.Driver(kind, int(port), payload).serve()
