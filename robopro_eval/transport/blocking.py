@@ -42,6 +42,7 @@ class BlockingChannel:
 
     def __init__(self, sock: socket.socket, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self._sock = sock
+        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._decoder = FrameDecoder(max_frame=max_frame)
         self._failure: PeerGone | ProtocolError | None = None
         self.peer: Address = peer_address(sock)
@@ -78,10 +79,10 @@ class BlockingChannel:
         self._check_open()
         deadline = _deadline(timeout)
         try:
-            if isinstance(self._sock, ssl.SSLSocket):
-                self._send_encrypted(self._sock, buffers, deadline, timeout)
-            else:
+            if self._tls is None:
                 self._send_plain(buffers, deadline, timeout)
+            else:
+                self._send_encrypted(self._tls, buffers, deadline, timeout)
         except OSError as error:
             self._failed(error, "while a message was being sent to it")
         except BaseException:
@@ -134,9 +135,13 @@ class BlockingChannel:
                     self._wait(poller, deadline, timeout, NOT_TAKEN)
 
     def _read_some(self, deadline: float | None, timeout: float | None) -> None:
+        if self._tls is None:  # TLS may have read more than it gave; else a reply is hardly ever there already
+            self._wait(self._readable, deadline, timeout, NO_REPLY)
         try:
             count = self._sock.recv_into(self._decoder.get_buffer())
-        except (BlockingIOError, ssl.SSLWantReadError):
+        except BlockingIOError:
+            return
+        except ssl.SSLWantReadError:
             self._wait(self._readable, deadline, timeout, NO_REPLY)
             return
         except ssl.SSLWantWriteError:
