@@ -102,6 +102,9 @@ def conversation(wire: WireChoice) -> tuple[list[bytes], list[bytes]]:
     if wire != "stock":
         exchange(ask.request("get_action", (), {"fast": True}), [np.zeros((60, 20)), b"raw" if wire == "auto" else 1])
         exchange(ask.get("obs_cache", length=True), 3)
+        first, second = ask.request("update_obs", (1,)), ask.request("get_action")  # back to back
+        exchange(first, None)
+        exchange(second, np.zeros(14))
         exchange(ask.bye(), None)
     else:
         exchange(ask.request("get_action"), None, fails=True)

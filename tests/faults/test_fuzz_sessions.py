@@ -42,7 +42,7 @@ def body_of(frame: list[Any]) -> bytearray:
 
 
 class TwoSessions(RuleBasedStateMachine):
-    """`asked` and `answered` are the bodies on their way, replies with what they are."""
+    """`asked` and `answered` are the bodies on their way, with the events that they are."""
 
     @initialize(
         wire=st.sampled_from(["auto", "auto", "json", "stock"]),
@@ -54,7 +54,9 @@ class TwoSessions(RuleBasedStateMachine):
         self.ask, self.answer = RequesterSession(wire), ResponderSession(Features("toy"))
         self.wire, self.stock_model, self.hostile = wire, stock_model, hostile
         self.state = {ASK: State.STOCK_IDLE if wire == "stock" else State.FRESH, ANSWER: State.FRESH}
-        self.asked: deque[bytearray] = deque()
+        self.asked: deque[tuple[bytearray, Event]] = deque()
+        self.owed: deque[str] = deque()  # what the replies that the requester waits for answer, oldest first
+        self.follows = self.failed = False  # the request that is being answered; the one answered last
         self.answered: deque[tuple[bytearray, Event]] = deque()
         if warm:  # the first exchange is over, where most of the table begins
             self.ask_something("reset", None)
@@ -72,25 +74,32 @@ class TwoSessions(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ what both do, in and out of turn
     @rule(
-        what=st.sampled_from(["reset", "begin", "call", "call", "call", "data", "goodbye"]),
+        what=st.sampled_from(["reset", "begin", "call", "both", "both", "both", "data", "goodbye"]),
         argument=st.sampled_from([None, 1, {"_args": [1]}, ARRAY]),
     )
     def ask_something(self, what: str, argument: Any) -> None:
         stock = self.state[ASK] in (State.STOCK_IDLE, State.STOCK_BUSY)
-        if what in ("reset", "begin"):
+        if what == "both":  # back to back, where that may be
+            self.ask_something("quiet", argument)
+            self.ask_something("call", argument)
+        elif what in ("reset", "begin"):
             told = {"id": "cell/1#1", "task": "t", "seed": 1} if what == "begin" else None
             event = Event.STOCK_RESET if stock else Event.RESET
             self._say(event, lambda: self.ask.request("reset_model", episode=told))
-        elif what == "call":
-            self._say(Event.STOCK_CALL if stock else Event.CALL, lambda: self.ask.request("get_action", (argument,)))
+        elif what in ("call", "quiet"):
+            method = "get_action" if what == "call" else "update_obs"
+            behind = self.state[ASK] is State.OURS_BUSY and self.owed[0] == "quiet"
+            event = Event.STOCK_CALL if stock else Event.FOLLOW if behind else Event.CALL
+            self._say(event, lambda: self.ask.request(method, (argument,)), what)
         elif what == "data":
             self._say(Event.GET, lambda: self.ask.get("obs_cache"))
         else:
             self._say(Event.BYE, self.ask.bye)
 
-    def _say(self, event: Event, make: Callable[[], list[Any]]) -> None:
+    def _say(self, event: Event, make: Callable[[], list[Any]], what: str = "") -> None:
         if self.may(ASK, event):
-            self.asked.append(body_of(make()))
+            self.asked.append((body_of(make()), event))
+            self.owed.append(what)
             self.move(ASK, event)
         else:
             with pytest.raises(LocalProtocolError):
@@ -128,7 +137,7 @@ class TwoSessions(RuleBasedStateMachine):
                 self.answer.result(value)
 
     def _request_arrives(self) -> None:
-        body = self.asked.popleft()
+        body, event = self.asked.popleft()
         stock = self.stock_model or self.wire == "stock"
         if self.stock_model and b'"id"' in body:  # a stock server sees no more of it than this
             message = json.loads(body)
@@ -138,14 +147,18 @@ class TwoSessions(RuleBasedStateMachine):
         if stock:
             self.move(ANSWER, Event.STOCK_RESET if request.cmd == "reset_model" else Event.STOCK_CALL)
         else:
-            events = {"reset_model": Event.RESET, "__get__": Event.GET, "__bye__": Event.BYE}
-            self.move(ANSWER, events.get(request.cmd, Event.CALL))
+            self.move(ANSWER, event)
+        self.follows = event is Event.FOLLOW
 
     def _answer(self, value: Any, fails: bool) -> None:
         event = {State.LEAVING: Event.BYE_REPLY, State.OURS_BUSY: Event.REPLY}.get(
             self.state[ANSWER], Event.STOCK_REPLY
         )
-        frame = self.answer.error("no", "Traceback") if fails else self.answer.result(value)
+        frame = self.answer.skipped()
+        assert (frame is not None) is (self.follows and self.failed)
+        self.failed = fails or frame is not None
+        if frame is None:
+            frame = self.answer.error("no", "Traceback") if fails else self.answer.result(value)
         self.answered.append((body_of(frame), event))
         self.move(ANSWER, event)
 
@@ -165,6 +178,8 @@ class TwoSessions(RuleBasedStateMachine):
         with contextlib.suppress(PolicyError):
             assert isinstance(self.ask.receive(body), Wait) is (event is Event.WAIT)
         self.move(ASK, event)
+        if event is not Event.WAIT:
+            self.owed.popleft()
 
     # ------------------------------------------------------------ what a broken peer does
     @precondition(lambda self: self.hostile and self.state[ASK] is not State.DONE)
@@ -203,7 +218,7 @@ class TwoSessions(RuleBasedStateMachine):
         elif what == "out of turn":
             if not self.asked or self.state[ANSWER] in IDLE:
                 return
-            body = self.asked[0]
+            body = self.asked[0][0]
         with pytest.raises(ProtocolError):
             self.answer.receive(body)
         self.break_(ANSWER)
