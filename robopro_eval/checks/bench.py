@@ -31,7 +31,10 @@ CHECK_FACTOR = 4
 QUIET_SECONDS = 0.2
 """How long nothing may come where nothing is due. A reply that follows at once takes a fraction of a millisecond."""
 
-TURN_SECONDS = 1.0
+SETTLE_SECONDS = 0.1
+"""Before it is asked whether the server still serves: a server that ends because of something, ends within this."""
+
+TURN_SECONDS = 2.0
 """A second connection that gets no reply for so long, while the first is served, waits for its turn."""
 
 ACCEPTS = [BINARY, JSON, WAIT]
@@ -233,7 +236,8 @@ class Bench:
         return talk
 
     def serves_next(self) -> None:
-        """Raises CheckFailed unless a new connection is answered as it should be."""
+        """Raises CheckFailed unless a new connection is answered as it should be, a moment after what came before."""
+        time.sleep(SETTLE_SECONDS)
         try:
             with self.talk():
                 pass

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+from framing.errors import DeadlineExceeded
 from robopro_eval.checks.core import Skipped
 from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport.addresses import Address
@@ -37,6 +38,12 @@ class ProbeChannel(BlockingChannel):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock, MAX_FRAME)
+
+    def receive(self, timeout: float | None = None) -> memoryview:
+        try:
+            return super().receive(timeout)
+        except DeadlineExceeded:
+            raise DeadlineExceeded(f"no reply within {timeout or 0.0:.1f} s") from None
 
     def has_news(self, seconds: float) -> bool:
         """True if a frame, a part of one or the end of the stream is there within `seconds`."""

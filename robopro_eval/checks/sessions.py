@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framing.errors import DeadlineExceeded, PeerGone, PolicyError
 from framing.session import RESET, Kind, Reply, Wait
-from robopro_eval.checks.bench import TURN_SECONDS, Bench, clipped, upgraded_request
+from robopro_eval.checks.bench import TURN_SECONDS, Bench, Talk, clipped, upgraded_request
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
 
 NO_SUCH = "eval_check_no_such_method"
@@ -55,29 +55,27 @@ def two_interleaved(bench: Bench) -> str:
     with bench.talk() as first, bench.silent_talk() as second:
         first.call("remember", "first")
         second.ask(RESET)
-        if not isinstance(second.first_sign(TURN_SECONDS), Reply):
-            return _one_after_the_other(bench)
-        second.call("remember", "second")
-        for talk, own in ((first, "first"), (second, "second"), (first, "first")):
-            found = talk.call("recall")
-            if found != own:
-                raise CheckFailed(f"the {own} simulator's connection holds what the other one left: {clipped(found)}")
-        first.call(RESET)
-        if (found := second.call("recall")) != "second":
-            raise CheckFailed(f"a reset by one simulator left the other with {clipped(found)}")
-        second.bye()
-    return "two simulators are served side by side, each with its own state"
-
-
-def _one_after_the_other(bench: Bench) -> str:
-    """The second one waits: then it must find nothing of the first."""
+        if isinstance(second.first_sign(TURN_SECONDS), Reply):
+            _talk_in_turns(first, second)
+            return "two simulators are served side by side, each with its own state"
+    # The second one had to wait: then it must find nothing of the first.
     with bench.talk() as first:
         first.call("remember", "first")
     with bench.talk() as second:
-        found = second.call("recall")
-    if found is not None:
-        raise CheckFailed(f"the second simulator finds what the first one left: {clipped(found)}")
+        if (found := second.call("recall")) is not None:
+            raise CheckFailed(f"the second simulator finds what the first one left: {clipped(found)}")
     return "two simulators are served one after the other"
+
+
+def _talk_in_turns(first: Talk, second: Talk) -> None:
+    second.call("remember", "second")
+    for talk, own in ((first, "first"), (second, "second"), (first, "first")):
+        if (found := talk.call("recall")) != own:
+            raise CheckFailed(f"the {own} simulator's connection holds what the other one left: {clipped(found)}")
+    first.call(RESET)
+    if (found := second.call("recall")) != "second":
+        raise CheckFailed(f"a reset by one simulator left the other with {clipped(found)}")
+    second.bye()
 
 
 def wait_notice(bench: Bench) -> str:

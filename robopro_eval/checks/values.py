@@ -64,7 +64,6 @@ def _scalars() -> dict[str, object]:
         "booleans": [True, False],
         "whole": [0, -1, 2**53 + 1, -(2**63), 2**80],
         "floats": [0.1, 1e308, 5e-324, 1.0, 1e16],
-        "numpy": [np.float32(0.1).item(), int(np.int16(-3))],
     }
 
 
@@ -94,16 +93,6 @@ def big_array(bench: Bench) -> str:
     for name, talk in bench.talks():
         _echo(bench, talk, sent, name)
     return f"{BIG >> 20} MiB came back as they were"
-
-
-def numpy_scalars(bench: Bench) -> str:
-    assert bench.known.echo is not None
-    with bench.talk() as talk:
-        got = talk.call(bench.known.echo, [np.float32(0.1), np.int16(-3), np.bool_(True), (1, 2)])
-    expected = [0.10000000149011612, -3, True, [1, 2]]
-    for difference in differences(expected, got, "value"):
-        raise CheckFailed(str(difference))
-    return "numpy scalars are numbers, tuples are lists"
 
 
 def positional_arguments(bench: Bench) -> str:
@@ -182,13 +171,6 @@ CHECKS = (
         "numbers and booleans keep kind and value, whole numbers of any size included",
         "keep integers integers (not floats), and write floats with all their digits (repr)",
         _comes_back(_scalars),
-        _ECHO,
-    ),
-    Check(
-        "values.numpy_scalars",
-        "numpy scalars arrive as numbers, tuples as lists",
-        "convert numpy scalars with .item() before encoding",
-        numpy_scalars,
         _ECHO,
     ),
     Check(

@@ -73,9 +73,8 @@ def test_the_bytes_in_the_file_are_those_of_the_documented_format(
 def test_a_file_cut_anywhere_gives_the_frames_before_the_cut(
     ends: tuple[BlockingChannel, socket.socket], tmp_path: Path
 ) -> None:
-    channel, theirs = ends
-    path, clock = tmp_path / "whole", Clock()
-    recorder = RecordingChannel(channel, path, meta=META, clock=clock)
+    path = tmp_path / "whole"
+    recorder = RecordingChannel(ends[0], path, meta=META)
     boundaries = [path.stat().st_size]
     recorder.send([b"\0\0\0\2", b"[]"])
     boundaries.append(path.stat().st_size)  # an entry is in the file as soon as the call has returned

@@ -1,0 +1,93 @@
+"""The checks against servers: a correct one fails none, each broken one fails the lines that are about its defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+import stock_peer
+from broken_servers import BROKEN, GoodServer
+
+from policies.echo.deploy_policy import Echo
+from robopro_eval.checks.bench import Bench
+from robopro_eval.checks.catalogue import CHECKS
+from robopro_eval.checks.core import Finding, Verdict
+from robopro_eval.checks.link import DialedLink
+from robopro_eval.checks.running import run
+from robopro_eval.transport.addresses import Address
+from robopro_eval.transport.security import LinkSecurity
+
+# The threads of servers die of what is sent to them; that is what is looked at.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+AT_ONCE = 16
+"""Servers that are checked side by side: a check mostly waits."""
+
+Checked = dict[object, Future[list[Finding]]]
+
+
+def check(port: int, patience: float = GoodServer.patience) -> list[Finding]:
+    bench = Bench(DialedLink(Address("localhost", port), LinkSecurity(), wait=0.0), patience)
+    return list(run(bench, CHECKS))
+
+
+def check_server(kind: type[GoodServer]) -> list[Finding]:
+    with kind() as server:
+        return check(server.port, server.patience)
+
+
+def check_stock() -> list[Finding]:
+    with stock_peer.model_server(Echo()) as port:
+        return check(port)
+
+
+@pytest.fixture(scope="module")
+def findings() -> Iterator[Checked]:
+    """Of every server, worked on side by side."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {
+            "stock": pool.submit(check_stock),
+            **{kind: pool.submit(check_server, kind) for kind in (*reversed(BROKEN), GoodServer)},
+        }
+
+
+def failed(findings: list[Finding]) -> dict[str, str]:
+    return {finding.check.name: finding.detail for finding in findings if finding.verdict is Verdict.FAIL}
+
+
+def test_a_correct_server_fails_nothing(findings: Checked) -> None:
+    seen = findings[GoodServer].result()
+    assert failed(seen) == {}
+    assert [finding.check for finding in seen] == list(CHECKS)
+    assert {finding.check.name for finding in seen if finding.verdict is not Verdict.PASS} == {
+        "session.wait_notice",  # it serves side by side
+        "access.token",
+        "access.wrong_token",
+        "access.tls",
+        "time.redial",
+    }
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_broken_server_fails_the_line_about_its_defect(kind: type[GoodServer], findings: Checked) -> None:
+    seen = findings[kind].result()
+    assert set(failed(seen)) == BROKEN[kind], failed(seen)
+    assert all(bool(finding.fix) == (finding.verdict is Verdict.FAIL) for finding in seen)
+
+
+def test_every_line_has_a_server_that_fails_it() -> None:
+    covered = set().union(*BROKEN.values())
+    elsewhere = {"access.token", "access.wrong_token", "access.tls", "time.redial"}
+    assert {check.name for check in CHECKS} - covered - elsewhere == set()
+
+
+def test_the_stock_server_fails_what_it_is_known_to_get_wrong(findings: Checked) -> None:
+    seen = findings["stock"].result()
+    assert set(failed(seen)) == {
+        "frame.split_header",
+        "frame.oversized",
+        "session.two_interleaved",
+        "error.private_names",
+    }
+    assert all(finding.verdict is not Verdict.SKIPPED for finding in seen if finding.check.name != "time.redial")
