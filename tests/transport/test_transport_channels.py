@@ -20,6 +20,7 @@ from framing.frames import encode_frame
 from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.aio import TrioChannel
 from robopro_eval.transport.blocking import IOV_MAX, BlockingChannel, drop_sent
+from robopro_eval.transport.trio_channel import FAIR_FRAMES, FAIR_SHARE
 
 BIG = os.urandom(1 << 20) * 8
 
@@ -287,6 +288,61 @@ async def test_trio_rule_10() -> None:
     assert bytes(await channel.receive(5)) == b'{"error": "why"}'
     with pytest.raises(PeerGone, match="vanished"):
         await channel.receive(5)
+
+
+@pytest.mark.parametrize("body", [b"x", BIG], ids=["small frames", "a large frame"])
+async def test_trio_a_flood_lets_other_tasks_run(body: bytes) -> None:
+    """Everything is there already, so that receiving never has to wait."""
+    left, right = tcp_pair()
+    channel, frames = TrioChannel(trio.socket.from_stdlib_socket(left)), 1000 if body == b"x" else 1
+    feeder = in_thread(lambda: right.sendall(frame(body) * frames))
+    if frames > 1:
+        feeder.join()
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await trio.lowlevel.checkpoint()
+        turns = 0
+        for _ in range(frames):
+            await channel.receive()
+        fair = frames // FAIR_FRAMES if frames > 1 else len(body) // FAIR_SHARE
+        assert turns >= fair - 1  # the last turn may be due right after the last frame
+        nursery.cancel_scope.cancel()
+    feeder.join()
+    right.close()
+
+
+async def test_trio_a_flood_can_be_cancelled_and_so_can_sending_one() -> None:
+    left, right = tcp_pair()
+    channel = TrioChannel(trio.socket.from_stdlib_socket(left))
+    right.sendall(frame(b"x") * 10)
+    for call in (channel.receive, lambda: channel.send(encode_frame(b"y"))):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call()
+        assert scope.cancelled_caught
+    assert channel.closed  # a send that was cancelled may have been half done, as far as its caller knows
+    right.close()
+
+
+async def test_trio_frames_that_nobody_has_to_wait_for_survive_a_cancellation() -> None:
+    left, right = tcp_pair()
+    channel = TrioChannel(trio.socket.from_stdlib_socket(left))
+    right.sendall(b"".join(frame(b"%d" % number) for number in range(100)))
+    received = []
+    while len(received) < 100:
+        with trio.move_on_after(0):
+            received.append(int(bytes(await channel.receive())))
+        received.append(int(bytes(await channel.receive())))
+    assert received == list(range(100))
+    right.close()
 
 
 async def test_trio_closing_from_another_task_wakes_the_receiver() -> None:
