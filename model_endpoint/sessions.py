@@ -108,11 +108,12 @@ class Session:
                     await self._last_word(self._wire.result(None))
                     return self._farewell(Ending.BYE, "the simulator said it is done")
                 owed = True
-                if await self._has_its_turn():
-                    await self.channel.send(await self._answer(request), None)
-                else:
-                    await self.channel.send(self._wire.error(GAVE_UP, None, Kind.SKIPPED), None)
-                del request  # its arrays may be the policy's by now, and need not live any longer for us
+                frame = self._wire.skipped()  # one that was sent along with a request which then failed
+                if frame is None:
+                    has_turn = await self._has_its_turn()
+                    frame = await self._answer(request) if has_turn else self._wire.error(GAVE_UP, None, Kind.SKIPPED)
+                await self.channel.send(frame, None)
+                del request, frame  # large arrays, of which nobody here has any more need
                 owed = False
         except (PeerGone, DeadlineExceeded) as error:
             ending = self._wire.received_eof()

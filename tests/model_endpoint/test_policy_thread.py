@@ -11,7 +11,7 @@ from model_helpers import toy_policy
 
 from framing.errors import PolicyError
 from framing.session import Request
-from model_endpoint.policy import Call, Policy, Seat
+from model_endpoint.policy import Call, Latch, Policy, Seat
 from model_endpoint.policy_thread import PolicyThread
 
 
@@ -103,6 +103,22 @@ async def test_what_loading_raises_comes_out_of_start() -> None:
     with pytest.raises(RuntimeError, match="no weights"):
         await thread.start()
     assert thread.stop(5.0)
+
+
+def test_a_latch_tells_whoever_comes_early_and_lets_in_whoever_comes_late() -> None:
+    told: list[str] = []
+    early, late = Latch(), Latch()
+    assert early.wait(0.0) is False
+    assert early.call_when_open(lambda: told.append("early")) is True
+    assert told == []
+    early.open()
+    assert told == ["early"]
+    late.open()
+    assert late.call_when_open(lambda: told.append("late")) is False
+    assert told == ["early"]
+    quick = Latch()
+    threading.Timer(0.01, quick.open).start()
+    assert quick.wait(60.0) is True
 
 
 async def test_a_cancelled_call_finishes_for_nobody_and_a_queued_one_never_starts() -> None:

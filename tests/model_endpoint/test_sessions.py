@@ -184,6 +184,29 @@ async def test_an_episode_that_failed_to_begin_is_not_active() -> None:
         assert w.model.calls == 0
 
 
+async def test_what_was_sent_along_with_a_request_that_failed_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(obs: object) -> None:
+        raise ValueError("too dark")
+
+    async with world() as w:
+        await w.sim.call("reset_model")
+        await w.sim.call("update_obs", 1)
+        monkeypatch.setattr(w.model, "update_obs", refuse)
+        for cmd, args in (("update_obs", (2,)), ("get_action", ())):
+            await w.channel.send(w.sim.wire.request(cmd, args), 5.0)
+        for message, kind in (("ValueError: too dark", "policy_error"), ("update_obs before it failed", "skipped")):
+            with pytest.raises(PolicyError, match=message) as caught:
+                w.sim.wire.receive(await w.channel.receive(5.0))
+            assert caught.value.kind == kind
+        assert w.model.calls == 0
+        monkeypatch.undo()
+        for cmd, args in (("update_obs", (3,)), ("get_action", ())):
+            await w.channel.send(w.sim.wire.request(cmd, args), 5.0)
+        assert w.sim.wire.receive(await w.channel.receive(5.0)).value is None
+        assert np.array_equal(w.sim.wire.receive(await w.channel.receive(5.0)).value, np.ones((2, 3)))
+        assert w.model.obs_cache == [1, 3]
+
+
 async def test_bye_is_answered_and_ends_the_session() -> None:
     async with world() as w:
         await w.sim.call("reset_model")
