@@ -150,6 +150,8 @@ class Run:
             try:
                 if self._results.has(seed):
                     scored = True
+                elif self._given_up(seed):
+                    scored = False
                 else:
                     if self._plan.expert_check:
                         self._check(position, seed)
@@ -180,6 +182,11 @@ class Run:
         self._progress.line(f"note: the simulator hangs: {reason}; {FRESH}")
         return FreshProcessNeeded(self._results.continuation)
 
+    def _given_up(self, seed: int) -> bool:
+        """Whether an earlier process of this run has had all the attempts that the seed is worth."""
+        tried = self._results.invalid_attempts(seed)
+        return len(tried) >= self._max_attempts or any(record.error in FINAL_FAULTS for record in tried)
+
     def _check(self, position: int, seed: int) -> None:
         known = self._results.rejection(seed)
         if known is not None:
@@ -196,8 +203,6 @@ class Run:
     def _seed(self, supply: ControllerSupply, position: int, seed: int) -> bool:
         """Play one seed until it is scored; False when it stays without a result."""
         tried = self._results.invalid_attempts(seed)
-        if any(record.error in FINAL_FAULTS for record in tried):
-            return False
         next_one = self._results.last_attempt(seed) + 1
         for left in range(self._max_attempts - len(tried) - 1, -1, -1):
             self._interruption.check()

@@ -225,6 +225,20 @@ def test_attempts_of_all_processes_count_against_the_limit(rig: Rig) -> None:
     assert attempts(rig) == [(seed, number, "invalid") for seed in (1, 2, 3) for number in range(1, 6)]
 
 
+@pytest.mark.parametrize("faults", [["simulator"] * 5, ["unstable"]])
+def test_what_an_earlier_process_gave_up_is_not_even_checked(rig: Rig, faults: list[str]) -> None:
+    """An expert that hangs at a seed would otherwise hang in every fresh process, for ever."""
+    for number, fault in enumerate(faults, 1):
+        record = AttemptRecord(
+            task="t", seed=1, episode=0, attempt=number, outcome="invalid", error=fault, wall_seconds=0, started="x"
+        )
+        rig.results.add_attempt(record)
+    reopen(rig, 0)
+    assert rig.play([1, 2], expert_check=True) is None
+    assert metrics(rig) == [(2, 1)]
+    assert set(rig.env.setups) == {2}
+
+
 def test_a_lost_model_needs_no_fresh_process(rig: Rig) -> None:
     def lost(*_: object) -> Any:
         raise PeerGone("gone")
