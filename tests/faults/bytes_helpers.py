@@ -6,6 +6,7 @@ Both ends of every connection are real TCP sockets on loopback, so that closing 
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import ssl
 import struct
@@ -24,6 +25,7 @@ for room in ("model_endpoint", "sim_endpoint"):
 from model_helpers import Counter, InPlace, Upgraded, counting_policy  # noqa: E402
 
 from framing.session import Features, RequesterSession, ResponderSession  # noqa: E402
+from model_endpoint import logs  # noqa: E402
 from model_endpoint.serving import Service  # noqa: E402
 from robopro_eval.transport.addresses import Address  # noqa: E402
 from robopro_eval.transport.aio import TrioChannel  # noqa: E402
@@ -173,14 +175,14 @@ class Served:
         self.service = Service(
             InPlace(policy), policy.name, policy.has_sessions, self._ignore, self._ignore, max_frame=32 << 20
         )
+        self.log: list[str] = []
         self._nursery = nursery
-        self._ended: list[trio.Event] = []
+        self._last = trio.Event()
 
     def connect(self) -> socket.socket:
         """The simulator's end, in blocking mode, of a connection that is being met."""
         ours, theirs = tcp_pair()
-        ended = trio.Event()
-        self._ended.append(ended)
+        self._last = ended = trio.Event()
 
         async def meet() -> None:
             await self.service.meet(trio.socket.from_stdlib_socket(theirs), Address("127.0.0.1", 1))
@@ -189,12 +191,10 @@ class Served:
         self._nursery.start_soon(meet)
         return ours
 
-    async def ended(self) -> None:
-        """Wait until every connection so far has come to its end at the model."""
+    async def ended_last(self) -> None:
+        """Wait until the last connection has come to its end at the model."""
         with trio.fail_after(10):
-            for event in self._ended:
-                await event.wait()
-        self._ended.clear()
+            await self._last.wait()
 
     async def still_serves(self) -> None:
         """The next simulator is served, and by the policy."""
@@ -205,16 +205,35 @@ class Served:
             assert await simulator.call("add", 1, 2) == 3
             await simulator.ask(simulator.wire.bye())
             await channel.aclose()
-        await self.ended()
+        await self.ended_last()
 
     @staticmethod
     def _ignore(_text: str) -> None: ...
 
 
+class _Lines(logging.Handler):
+    """What the program writes to its log, from warnings on."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logs.KeyValueFormatter())
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
+    logger = logging.getLogger(logs.LOGGER_NAME)
     async with trio.open_nursery() as nursery:
-        yield Served(nursery)
+        model = Served(nursery)
+        handler = _Lines(model.log)
+        logger.addHandler(handler)
+        try:
+            yield model
+        finally:
+            logger.removeHandler(handler)
         nursery.cancel_scope.cancel()
 
 
@@ -222,7 +241,7 @@ class RawSimulator:
     """A simulator that gives its bytes out of hand. `form` is one of `FORMATS`."""
 
     def __init__(self, form: str, sock: socket.socket) -> None:
-        self.form = form
+        self._heard = b""
         self.sock = trio.socket.from_stdlib_socket(sock)
         self.wire = RequesterSession({"stock": "stock", "json": "json", "binary": "auto"}[form])  # type: ignore[arg-type]
 
@@ -230,10 +249,12 @@ class RawSimulator:
         """The frame of a request."""
         return b"".join(self.wire.request(cmd, args))
 
-    async def begin(self) -> None:
-        """Be served a first request."""
-        await self.say(self.ask("reset_model"))
+    async def begin(self) -> int:
+        """Be served a first request; how long its frame is."""
+        frame = self.ask("reset_model")
+        await self.say(frame)
         self.wire.receive(await self.hear())
+        return len(frame)
 
     async def say(self, data: bytes) -> None:
         view = memoryview(data)
@@ -242,17 +263,18 @@ class RawSimulator:
 
     async def hear(self) -> bytes:
         """The body of the next frame; empty at the end of the stream."""
-        data = b""
         with trio.fail_after(10):
-            while len(data) < 4 or len(data) < 4 + struct.unpack_from(">I", data)[0]:
+            while len(self._heard) < 4 or len(self._heard) < 4 + struct.unpack_from(">I", self._heard)[0]:
                 try:
                     piece = await self.sock.recv(1 << 16)
                 except ConnectionResetError:
                     return b""
                 if not piece:
                     return b""
-                data += piece
-        return data[4:]
+                self._heard += piece
+        end = 4 + struct.unpack_from(">I", self._heard)[0]
+        body, self._heard = self._heard[4:end], self._heard[end:]
+        return body
 
     def die(self, how: str) -> None:
         if how == "reset":
