@@ -66,6 +66,7 @@ class Talk:
         self.channel = channel
         self.session = session
         self.last_body: Buffer = b""
+        self.last_was_error = False
         self._patience = patience
 
     def call(self, name: str, *args: object, **kwargs: object) -> Wire:
@@ -93,7 +94,9 @@ class Talk:
         limit = time.monotonic() + self._patience()
         while True:
             self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
+            self.last_was_error = True  # unless it turns out not to be
             reply = self.session.receive(self.last_body)
+            self.last_was_error = False
             if isinstance(reply, Reply):
                 return reply.value
 
@@ -107,6 +110,12 @@ class Talk:
         """An attribute of the policy, or its length; only from an upgraded server."""
         self.channel.send(self.session.get(path, length=length), self._patience())
         return self.answer()
+
+    def is_over(self) -> bool:
+        """Whether nothing more can be said. A stock server closes a moment after it has sent an error reply."""
+        if self.channel.closed or self.session.ending is not None:
+            return True
+        return self.session.peer is Peer.STOCK and self.last_was_error and self.channel.has_news(QUIET_SECONDS)
 
     def bye(self) -> None:
         """Part as an upgraded server expects it, or simply close. Never raises for what the server does."""
@@ -255,7 +264,7 @@ class Bench:
 
     def _shared_talk(self) -> Talk:
         talk = self._shared
-        if talk is None or talk.channel.closed or talk.session.ending is not None:
+        if talk is None or talk.is_over():
             if not self.known.upgraded:
                 raise Skipped("the model closed its connection, and a stock model does not dial again")
             self._shared = talk = self._new_talk("auto")

@@ -17,7 +17,7 @@ from framing.binary import decode_body
 from framing.decoding import Wire
 from framing.errors import EncodeError, PolicyError, ProtocolError
 from framing.messages import read_upgraded, stock_args
-from framing.session import BYE, GET, RESET, Peer, Request
+from framing.session import BYE, GET, RESET, Kind, Peer, Request
 from robopro_eval.checks.bench import Talk, clipped
 from robopro_eval.checks.difference import Difference, Tolerance, differences
 from robopro_eval.transport.recording import Direction, Recording, RecordingError
@@ -110,7 +110,7 @@ def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Ite
     fresh, over = True, ""
     for index, exchange in enumerate(exchanges):
         request = exchange.request
-        reason = over or _cannot_ask(talk, request)
+        reason = over or _cannot_ask(talk, exchange)
         if reason:
             yield Played(exchange, None, reason=reason)
             continue
@@ -160,7 +160,10 @@ def _is_introduction(index: int, request: Request) -> bool:
     return index == 0 and request.episode is None
 
 
-def _cannot_ask(talk: Talk, request: Request) -> str:
+def _cannot_ask(talk: Talk, exchange: Exchange) -> str:
+    request = exchange.request
+    if exchange.answer.kind == Kind.SKIPPED:
+        return "it had been sent behind a request that failed, and was not called"
     if talk.session.peer is Peer.OURS:
         return ""
     if request.cmd == GET and not request.is_stock:

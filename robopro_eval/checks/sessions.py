@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from framing.errors import DeadlineExceeded, PeerGone, PolicyError
+from framing.messages import QUIET_METHODS
 from framing.session import RESET, Kind, Reply, Wait
 from robopro_eval.checks.bench import TURN_SECONDS, Bench, Talk, clipped, upgraded_request
-from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
+from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered, Skipped
 
 NO_SUCH = "eval_check_no_such_method"
 """A name that no policy has."""
@@ -24,6 +25,22 @@ def request_ids(bench: Bench) -> str:
             except CheckFailed as failure:
                 raise CheckFailed(f"a request with a {what} id: {failure}") from failure
     return "repeated, old and skipped ids are refused"
+
+
+def back_to_back(bench: Bench) -> str:
+    """One of the quiet methods that this policy does not have fails for certain, and does no harm."""
+    offered = frozenset[str]() if bench.known.features is None else bench.known.features.methods
+    missing = sorted(QUIET_METHODS - offered)
+    if not missing:
+        raise Skipped("needs a request that fails, and this policy has every method that may be followed")
+    with bench.raw() as raw:
+        raw.introduce()
+        raw.request(upgraded_request(missing[0], 2))
+        raw.request({**upgraded_request(NO_SUCH, 3), "follows": 2})
+        kinds = [raw.reply().get("kind"), raw.reply().get("kind")]
+    if kinds != [Kind.UNKNOWN_METHOD, Kind.SKIPPED]:
+        raise CheckFailed(f"the replies are of the kinds {clipped(kinds)}, not unknown_method and skipped")
+    return "a request sent right behind one that fails is answered, and not called"
 
 
 def stale_episode(bench: Bench) -> str:
@@ -149,6 +166,13 @@ CHECKS = (
         "a request whose id is repeated, old or skips ahead is refused",
         "count requests from 1 on each connection; answer any other id with kind protocol_error and close",
         request_ids,
+        _UPGRADED | _LISTENS,
+    ),
+    Check(
+        "session.back_to_back",
+        "a request that follows one that failed is answered with skipped, and not called",
+        "answer a request whose `follows` names a request that failed with an error of the kind skipped",
+        back_to_back,
         _UPGRADED | _LISTENS,
     ),
     Check(

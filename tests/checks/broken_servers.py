@@ -147,6 +147,8 @@ class GoodServer:
     def answer(self, conn: Connection, request: Request) -> list[Buffer] | None:
         if request.cmd == BYE and not request.is_stock:
             return conn.wire.result(None)
+        if (skipped := conn.wire.skipped()) is not None:
+            return skipped
         try:
             self.check_episode(conn, request)
             value = self.changed(conn, request, self.do(conn, request))
@@ -358,6 +360,11 @@ class AnswersAnyId(GoodServer):
     def understand(self, conn: Connection, body: bytearray) -> Request:
         expected = b'"id": %d, "accept"' % (conn.requests + 1)
         return super().understand(conn, bytearray(re.sub(rb'"id": \d+, "accept"', expected, body)))
+
+
+class CallsWhatFollowsFailure(GoodServer):
+    def understand(self, conn: Connection, body: bytearray) -> Request:
+        return super().understand(conn, bytearray(re.sub(rb', "follows": \d+', b"", body)))
 
 
 class ServesStaleEpisodes(GoodServer):
@@ -596,6 +603,7 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     MistakesMarkedDicts: {"values.marked_dict"},
     TurnsBytesIntoText: {"values.bytes"},
     AnswersAnyId: {"session.request_ids"},
+    CallsWhatFollowsFailure: {"session.back_to_back"},
     ServesStaleEpisodes: {"session.stale_episode"},
     RemembersBeyondReset: {"session.reset_forgets"},
     SharesState: {"session.two_interleaved"},
@@ -604,7 +612,7 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     RefusesAttributes: {"session.attributes"},
     TellsNegativeTimes: {"session.timing"},
     ClosesOnUnknownMethod: {"error.connection_survives"},
-    EndsOnUnknownMethod: {"error.unknown_method", "error.connection_survives"},
+    EndsOnUnknownMethod: {"session.back_to_back", "error.unknown_method", "error.connection_survives"},
     SilentAfterPolicyErrors: {"error.policy_survives"},
     HidesTracebacks: {"error.policy_raises"},
     AcceptsAnyArguments: {"error.wrong_arguments"},
