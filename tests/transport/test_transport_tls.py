@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from conftest import Certificates
+from certificates import Certificates
 from trio.testing import MockClock
 
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError, WireError
