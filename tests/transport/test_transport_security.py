@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 import stock_peer
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair
 
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError
@@ -348,6 +350,37 @@ async def test_what_is_no_program_of_this_protocol(garbage: bytes) -> None:
     with pytest.raises(ProtocolError):
         await answer_authentication(channel, WITH_TOKEN)
     assert channel.closed
+
+
+streams = st.lists(
+    st.binary(max_size=40)
+    | st.binary(min_size=1, max_size=200).map(framed)
+    | st.sampled_from([{"cmd": AUTH_COMMAND, "obs": {"nonce": "0" * 64}}, {"res": "ok"}, {"error": "no"}]).map(framed),
+    max_size=4,
+).map(b"".join)
+
+
+@settings(deadline=None)  # the first example pays for what is imported late
+@given(streams)
+def test_any_stream_of_bytes_ends_in_an_error_of_the_wire(stream: bytes) -> None:
+    async def model() -> None:
+        ours, theirs = memory_stream_pair()
+        await theirs.send_all(stream)
+        await theirs.send_stream.aclose()  # its receiving half stays open for what is answered
+        channel = TrioChannel(ours)
+        with pytest.raises((AuthenticationError, ProtocolError, PeerGone)):
+            await answer_authentication(channel, WITH_TOKEN)
+        assert channel.closed
+
+    trio.run(model)
+    left, right = socket.socketpair()
+    with right:
+        right.sendall(stream)
+        right.shutdown(socket.SHUT_WR)
+        channel = BlockingChannel(left)
+        with pytest.raises((AuthenticationError, ProtocolError, PeerGone)):
+            authenticate(channel, WITH_TOKEN, "m")
+        assert channel.closed
 
 
 async def test_cancelling_the_exchange_is_possible_at_any_time(autojump_clock: MockClock) -> None:
