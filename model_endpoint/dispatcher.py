@@ -1,7 +1,7 @@
 """From a command to a call of the policy, and from a path to a value of it. No socket, no thread, no clock.
 
-A `Dispatcher` is one session with a policy: of its own where the model offers `new_session()`, the model itself where
-it does not. What may be reached is decided here and nowhere else: public methods by name, public data by path. A
+A ``Dispatcher`` is one session with a policy: of its own where the model offers ``new_session()``, the model itself
+where it does not. What may be reached is decided here and nowhere else: public methods by name, public data by path. A
 leading underscore anywhere is refused, data are never called, and a path never crosses into a module, a class or a
 function.
 """
@@ -26,7 +26,7 @@ EPISODE_HOOK = "begin_episode"
 NEW_SESSION = "new_session"
 ACT = "get_action"
 PREPARE, INFER, FINISH = "prepare", "infer", "finish"
-"""The three phases of `ACT`: the outer two are the session's, the middle one is the model's, for several at once."""
+"""The three phases of ``ACT``: the outer two are the session's, the middle one is the model's, for several at once."""
 
 OTHER_RESETS = (
     "reset_obs",
@@ -71,7 +71,7 @@ class Dispatcher:
 
     @property
     def acts_in_phases(self) -> bool:
-        """Whether `ACT` is `prepare`, `infer` and `finish`, so that several sessions can act in one `infer`."""
+        """Whether an action is ``prepare``, ``infer`` and ``finish``, so that several sessions can share an ``infer``."""
         return self._infer is not None
 
     def features(self) -> Features:
@@ -97,7 +97,7 @@ class Dispatcher:
         return self._plain(cmd, self._invoke(cmd, args, kwargs))
 
     def prepare(self, args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> object:
-        """The first phase of `ACT`: what the policy's `infer` takes of this session. Raises PolicyError as `call`."""
+        """The first phase of an action: what ``infer`` takes of this session. Raises PolicyError as ``call``."""
         return self._invoke(PREPARE, args, kwargs)
 
     def infer(self, inputs: list[object]) -> list[object]:
@@ -118,7 +118,7 @@ class Dispatcher:
         return outputs
 
     def finish(self, output: object) -> object:
-        """The third phase: what this session sends of its output. Raises PolicyError as `call`."""
+        """The third phase: what this session sends of its output. Raises PolicyError as ``call``."""
         return self._plain(FINISH, self._invoke(FINISH, (output,), None))
 
     def get(self, path: str, length: bool = False) -> object:

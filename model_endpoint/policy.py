@@ -1,7 +1,7 @@
 """A loaded policy and the requests made of it, as the policy's thread sees them. No socket, no thread.
 
-Every connection has a `Seat`: its session with the policy. A `Call` is one request of a seat and what became of it;
-`answer` does what it asks, for several at a time where they can share an inference.
+Every connection has a ``Seat``: its session with the policy. A ``Call`` is one request of a seat and what became of it;
+``answer`` does what it asks, for several at a time where they can share an inference.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Seat:
 
 
 class Latch:
-    """Closed until the policy's thread opens it, once. Half of what `threading.Event` does, at a tenth of its cost."""
+    """Closed until the policy's thread opens it, once. Half of a ``threading.Event``, at a tenth of its cost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -33,12 +33,12 @@ class PolicyRunner(Protocol):
     """What a connection needs of the policy's thread; tests do the work in place."""
 
     async def run(self, call: Call) -> None:
-        """Have `call` answered where the policy lives. What the policy raised is the call's `error`, not raised here;
-        an error that is none of the policy's is raised."""
+        """Have ``call`` answered where the policy lives. What the policy raised is the call's ``error``, not raised
+        here; an error that is none of the policy's is raised."""
         ...
 
     def leave(self, seat: Seat) -> None:
-        """The connection of `seat` has ended: its session is dropped there once a call of it has ended."""
+        """The connection of ``seat`` has ended: its session is dropped there once a call of it has ended."""
         ...
 
 

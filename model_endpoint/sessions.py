@@ -1,7 +1,7 @@
 """One simulator's connection: read a request, let the policy answer it, send the reply, until the simulator is done.
 
 The simulator always asks and the model always answers, whoever opened the socket. A policy that raises costs the
-request, not the connection. Frames and the rules of the wire are `framing`'s; what may be called is the dispatcher's;
+request, not the connection. Frames and the rules of the wire are ``framing``'s; what may be called is the dispatcher's;
 this module knows about episodes: a request that belongs to another episode than the one that began here is refused.
 """
 

@@ -96,7 +96,7 @@ async def test_one_simulator_after_another_is_served() -> None:
     assert str(host.service.tally) == "2 simulators, 0 episodes, 4 calls"
 
 
-async def test_the_second_waits_silently_until_the_first_has_gone() -> None:
+async def test_the_second_waits_until_the_first_has_gone() -> None:
     async with listening() as host:
         first, second = await host.simulator(), await host.simulator()
         await first.call("reset_model")
