@@ -44,10 +44,18 @@ class Evaluation:
     sim_host: Host | None = None
     model_host: Host | None = None
     port: int = field(default_factory=free_port)
+    shares_model_of: Evaluation | None = None
+    """Another evaluation whose model serves this simulator too, and writes its diary."""
 
     def __post_init__(self) -> None:
+        if self.shares_model_of is not None:
+            self.port = self.shares_model_of.port
         self.folder.mkdir(parents=True, exist_ok=True)
         self._seed_file.write_text("\n".join(map(str, self.seeds)))
+
+    @property
+    def diary_file(self) -> Path:
+        return (self.shares_model_of or self).folder / "diary.jsonl"
 
     @property
     def runs(self) -> Path:
@@ -71,7 +79,7 @@ class Evaluation:
     def model(self, *words: str, **settings: object) -> Program:
         """Start a model, with more flags; ``settings`` are the nudge policy's."""
         argv = [BIN / "eval-model", "--policy_name", NUDGE, "--port", str(self.port)]
-        argv += ["--model_client_retry_seconds", "0.3", *words, "--overrides", "--diary", self.folder / "diary.jsonl"]
+        argv += ["--model_client_retry_seconds", "0.3", *words, "--overrides", "--diary", self.diary_file]
         for name, value in settings.items():
             argv += [f"--{name}", str(value)]
         environ = {}
@@ -85,7 +93,7 @@ class Evaluation:
 
     def local(self, *overrides: str) -> Program:
         """The same run in one process, without a socket."""
-        return self.simulator("--local", "--overrides", "--diary", str(self.folder / "diary.jsonl"), *overrides)
+        return self.simulator("--local", "--overrides", "--diary", str(self.diary_file), *overrides)
 
     def metrics(self) -> list[Record]:
         """The scored episodes so far."""
@@ -101,7 +109,7 @@ class Evaluation:
 
     def diary(self) -> list[Record]:
         """What the models wrote about episodes, in order; resets outside episodes are left out."""
-        return [line for line in read_jsonl(self.folder / "diary.jsonl") if line["episode"] is not None]
+        return [line for line in read_jsonl(self.diary_file) if line["episode"] is not None]
 
     def seen(self, seed: int, attempt: int) -> tuple[set[object], list[object]]:
         """Which processes saw an attempt, and the events they wrote since it last began."""
