@@ -240,9 +240,9 @@ async def served() -> AsyncIterator[Served]:
 class RawSimulator:
     """A simulator that gives its bytes out of hand. `form` is one of `FORMATS`."""
 
-    def __init__(self, form: str, sock: socket.socket) -> None:
+    def __init__(self, form: str, sock: socket.socket | trio.socket.SocketType) -> None:
         self._heard = b""
-        self.sock = trio.socket.from_stdlib_socket(sock)
+        self.sock = trio.socket.from_stdlib_socket(sock) if isinstance(sock, socket.socket) else sock
         self.wire = RequesterSession({"stock": "stock", "json": "json", "binary": "auto"}[form])  # type: ignore[arg-type]
 
     def ask(self, cmd: str, *args: Any) -> bytes:
