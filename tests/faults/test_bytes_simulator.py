@@ -6,8 +6,10 @@ disturbed is invalid and run again from its seed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -295,3 +297,23 @@ def test_a_disturbed_attempt_is_invalid_and_the_seed_is_run_again_with_the_next_
     assert len(actions) == undisturbed + 3
     for action in actions:
         np.testing.assert_array_equal(action, ACTION)
+
+
+def test_a_goodbye_takes_no_longer_for_a_model_that_never_stops_talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C has to end the program, also while notices come faster than they are read."""
+    monkeypatch.setattr("sim_endpoint.model_source.FAREWELL_SECONDS", 0.1)
+    with FaultyModel("binary", {"__bye__": notices_without_end}) as model:
+        begun(model).source.close(goodbye=True)
+        assert model.channel.closed
+
+
+def notices_without_end(model: FaultyModel, reply: bytes) -> None:
+    notice = {"wait": {"place": 1, "of": 1}, "id": int(id_in(reply)[1]), "wire": ["json"], "kind": "wait"}
+    flood = framed(json.dumps(notice).encode()) * 1000
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                model.there.sendall(flood)
+
+    threading.Thread(target=talk, daemon=True).start()
