@@ -122,10 +122,15 @@ class ResultsFolder:
         """Leave word of an attempt under way: should this process die in it, the next one puts it on record."""
         self._replace(UNDER_WAY, record.model_dump_json())
 
+    def forget_attempt(self) -> None:
+        """There is none under way any more."""
+        with contextlib.suppress(OSError):
+            (self.path / UNDER_WAY).unlink()
+
     def add_attempt(self, record: AttemptRecord) -> None:
         self._append(ATTEMPTS, record)
         self.attempts.append(record)
-        self._no_attempt_under_way()
+        self.forget_attempt()
 
     def add_episode(self, record: EpisodeRecord) -> None:
         self._append(METRICS, record)
@@ -154,7 +159,7 @@ class ResultsFolder:
                 "stopped": stopped,
             }
             self.write_manifest()
-            self._no_attempt_under_way()
+            self.forget_attempt()
         finally:
             self.release()
 
@@ -200,10 +205,6 @@ class ResultsFolder:
         except OSError:
             pass  # a file system without locks
 
-    def _no_attempt_under_way(self) -> None:
-        with contextlib.suppress(OSError):
-            (self.path / UNDER_WAY).unlink()
-
     def _clear_up_after_the_dead(self) -> None:
         """What a process left behind that died in the middle: an attempt without its line, half a video."""
         for pattern in LEFTOVERS:
@@ -215,11 +216,12 @@ class ResultsFolder:
         except (OSError, ValueError):
             return
         if any((line.seed, line.attempt) == (record.seed, record.attempt) for line in self.attempts):
-            self._no_attempt_under_way()
+            self.forget_attempt()
             return
         for line in self.scored:
             if (line.seed, line.attempt) == (record.seed, record.attempt):
-                record.outcome, record.success, record.reason = "scored", line.success, line.reason
+                record.outcome, record.success = "scored", line.success
+                record.error, record.reason = None, line.reason
         self.add_attempt(record)
 
     def _append(self, name: str, record: EpisodeRecord | AttemptRecord) -> None:

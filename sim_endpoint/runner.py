@@ -199,14 +199,15 @@ class Run:
             self._log(begun, "rejected", error="expert_check", reason=str(error))
             self._progress.line(f"note: seed {seed} is not used: {error}")
             raise
+        self._under_way = None
+        self._results.forget_attempt()
 
     def _seed(self, supply: ControllerSupply, position: int, seed: int) -> bool:
         """Play one seed until it is scored; False when it stays without a result."""
-        tried = self._results.invalid_attempts(seed)
-        next_one = self._results.last_attempt(seed) + 1
-        for left in range(self._max_attempts - len(tried) - 1, -1, -1):
+        first = self._results.last_attempt(seed) + 1
+        end = first + self._max_attempts - len(self._results.invalid_attempts(seed))
+        for attempt in range(first, end):
             self._interruption.check()
-            attempt, next_one = next_one, next_one + 1
             controller = supply.current()
             begun = self._begin(position, seed, attempt)
             name = f"seed {seed}" if attempt == 1 else f"seed {seed}, attempt {attempt}"
@@ -220,7 +221,7 @@ class Run:
             except EpisodeInvalid as error:
                 self._interruption.check()
                 self._log(begun, "invalid", error=error.kind, reason=error.reason, trace=error.traceback)
-                self._invalid(supply, seed, attempt, error, left)
+                self._invalid(supply, seed, attempt, error, last=attempt == end - 1)
                 if error.kind in FINAL_FAULTS:
                     return False
                 continue
@@ -228,10 +229,10 @@ class Run:
             return True
         return False
 
-    def _invalid(self, supply: ControllerSupply, seed: int, attempt: int, error: EpisodeInvalid, left: int) -> None:
+    def _invalid(self, supply: ControllerSupply, seed: int, attempt: int, error: EpisodeInvalid, *, last: bool) -> None:
         """An attempt came to nothing. Raises FreshProcessNeeded if this process is not to be trusted any more."""
-        again = left and error.kind not in FINAL_FAULTS
-        then = "running it again from its seed" if again else "the seed stays without a result"
+        over = last or error.kind in FINAL_FAULTS
+        then = "the seed stays without a result" if over else "running it again from its seed"
         renew = error.kind == "simulator" and self._may_renew
         self._progress.line(
             f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}{f'; {FRESH}' if renew else ''}"
