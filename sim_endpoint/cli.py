@@ -35,6 +35,7 @@ DESCRIPTION = (
 EXAMPLES = """examples:
   SIM_AS_SERVER=1 eval-sim --port 29761 --task_name put_cup_in_box --policy_name dxvla     (the model dials)
   eval-sim --port 29761 --task_name put_cup_in_box --policy_name dxvla                     (the model listens)
+  EVAL_RESUME_SEEDS=1 eval-sim ... as before                             (go on with a run that ended early)
   eval-sim --expert --test_num 2                                         (no model: an installation check)
 
 exit codes:

@@ -221,7 +221,7 @@ class SimSettings(LinkSettings):
     )
     record: str | None = knob(
         None,
-        "Write the frames of the first episodes into this folder, for eval-replay",
+        "Write the frames of the first 10 episodes into this folder, at most 512 MiB each, for eval-replay",
         group=OUT,
         metavar="DIR",
     )

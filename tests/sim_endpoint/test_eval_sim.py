@@ -163,6 +163,17 @@ def test_local_and_both_directions_give_the_same_records(tmp_path: Path, seeds: 
     assert len({record["state_hash"] for record in results["local"]}) == 2
     assert results["sim-server"] == results["local"]
     assert results["model-server"] == results["local"]
+    for name, folder in folders.items():
+        for line in map(EpisodeRecord.model_validate, read_jsonl(metrics_of(folder))):
+            parts = [line.encode_seconds, line.wire_seconds, line.queue_seconds, line.model_seconds]
+            known = [part for part in parts if part is not None]
+            assert len(known) == 4, "a model of ours tells its times"
+            assert line.sim_seconds + sum(known) == pytest.approx(line.wall_seconds, abs=1e-6)
+            if name == "local":
+                assert line.wire_seconds == pytest.approx(0.0, abs=1e-6)
+                assert line.queue_seconds == 0.0
+            else:
+                assert known[1] > 0.0
 
 
 def test_serve_forever_gives_every_model_a_run_of_its_own(tmp_path: Path, seeds: Path) -> None:
@@ -180,7 +191,11 @@ def test_serve_forever_gives_every_model_a_run_of_its_own(tmp_path: Path, seeds:
         deadline = time.monotonic() + 10
         while len(list(tmp_path.rglob("_result.txt"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert len(list(tmp_path.rglob("_metrics.jsonl"))) == 2
+        ours, theirs = (read_jsonl(path)[0] for path in sorted(tmp_path.rglob("_metrics.jsonl")))
+        unknown = ("wire_seconds", "queue_seconds", "model_seconds")
+        assert all(isinstance(ours[name], float) for name in unknown)
+        assert [theirs[name] for name in unknown] == [None] * 3, "a stock model tells no times"
+        assert theirs["sim_seconds"] + theirs["call_seconds"] == pytest.approx(theirs["wall_seconds"])  # type: ignore[operator]
         assert sim.is_running()
         sim.send(signal.SIGINT)
         assert sim.exit_code(5.0) == 130
