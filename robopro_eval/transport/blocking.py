@@ -125,14 +125,16 @@ class BlockingChannel:
         self, sock: ssl.SSLSocket, buffers: Sequence[Buffer], deadline: float | None, timeout: float | None
     ) -> None:
         """One piece after the other; a piece that TLS could not take yet has to be offered again as it was."""
-        for piece in tls.pieces(buffers):
-            rest = piece
-            while rest:
-                try:
-                    rest = rest[sock.send(rest) :]
-                except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as wants:
-                    poller = self._writable if isinstance(wants, ssl.SSLWantWriteError) else self._readable
-                    self._wait(poller, deadline, timeout, NOT_TAKEN)
+        with tls.corked(sock):
+            for piece in tls.pieces(buffers):
+                rest = piece
+                while rest:
+                    try:
+                        rest = rest[sock.send(rest) :]
+                    except ssl.SSLWantWriteError:
+                        self._wait(self._writable, deadline, timeout, NOT_TAKEN)
+                    except ssl.SSLWantReadError:
+                        self._wait(self._readable, deadline, timeout, NOT_TAKEN)
 
     def _read_some(self, deadline: float | None, timeout: float | None) -> None:
         if self._tls is None:  # TLS may have read more than it gave; else a reply is hardly ever there already

@@ -50,17 +50,17 @@ class TrioChannel:
         transport: trio.abc.Stream | trio_socket.SocketType | ssl.SSLSocket,
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
-        self.peer = Address("stream", 0)
+        self.peer: Address
         self._line: _Line
         if isinstance(transport, trio.SocketStream):
             transport = transport.socket
         if isinstance(transport, trio.abc.Stream):
-            self._line = _StreamLine(transport)
+            self.peer, self._line = Address("stream", 0), _StreamLine(transport)
+        elif isinstance(transport, ssl.SSLSocket):
+            self.peer, self._line = sockets.peer_address(transport), _TlsLine(transport)
         else:
-            make = _TlsLine if isinstance(transport, ssl.SSLSocket) else _SocketLine
-            sock = transport if isinstance(transport, ssl.SSLSocket) else plain(transport)
-            self._line = make(sock)
-            self.peer = sockets.peer_address(sock)
+            sock = plain(transport)
+            self.peer, self._line = sockets.peer_address(sock), _SocketLine(sock)
         self._decoder = FrameDecoder(max_frame=max_frame)
         self._failure: PeerGone | ProtocolError | None = None
         self._closed = False
@@ -264,17 +264,22 @@ class _SocketLine(_Line):
 class _TlsLine(_SocketLine):
     """A socket under TLS, which takes one piece after the other."""
 
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        super().__init__(sock)
+        self._tls = sock
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        for piece in tls.pieces(buffers):
-            await trio.lowlevel.checkpoint()
-            rest = piece
-            while rest:  # a piece that TLS could not take yet has to be offered again as it was
-                try:
-                    rest = rest[self._sock.send(rest) :]
-                except ssl.SSLWantWriteError:
-                    await self._until_writable()
-                except ssl.SSLWantReadError:
-                    await self._until_readable()
+        with tls.corked(self._tls):
+            for piece in tls.pieces(buffers):
+                await trio.lowlevel.checkpoint()
+                rest = piece
+                while rest:  # a piece that TLS could not take yet has to be offered again as it was
+                    try:
+                        rest = rest[self._tls.send(rest) :]
+                    except ssl.SSLWantWriteError:
+                        await self._until_writable()
+                    except ssl.SSLWantReadError:
+                        await self._until_readable()
 
     def _has_something(self) -> bool:
         return True  # perhaps: part of a record may have been read already
