@@ -5,6 +5,7 @@ NaN equals NaN. Numbers may differ by `atol + rtol * |expected|`; kinds of value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ class Tolerance:
     def holds(self, expected: float, got: float) -> bool:
         if expected == got or (expected != expected and got != got):
             return True
-        return bool(abs(got - expected) <= self.atol + self.rtol * abs(expected))
+        return math.isfinite(expected) and abs(got - expected) <= self.atol + self.rtol * abs(expected)
 
 
 EXACT = Tolerance()
@@ -101,7 +102,7 @@ def _apart(expected: Array, got: Array, tolerance: Tolerance) -> npt.NDArray[np.
             array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) for array in (expected, got)
         )
         with np.errstate(invalid="ignore", over="ignore"):
-            same |= np.abs(right - left) <= tolerance.atol + tolerance.rtol * np.abs(left)
+            same |= np.isfinite(left) & (np.abs(right - left) <= tolerance.atol + tolerance.rtol * np.abs(left))
     apart: npt.NDArray[np.bool_] = np.logical_not(same)
     return apart
 

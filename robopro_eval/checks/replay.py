@@ -105,7 +105,7 @@ def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Ite
 
     Raises WireError (not PolicyError) when the server is lost.
     """
-    introduction = _ask(talk, Request(RESET))
+    introduction, introduced_in = _timed(talk, Request(RESET))
     # Whether the policy is freshly reset: then a stock server need not be reset again.
     fresh, over = True, ""
     for index, exchange in enumerate(exchanges):
@@ -114,12 +114,10 @@ def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Ite
         if reason:
             yield Played(exchange, None, reason=reason)
             continue
-        begun = time.perf_counter()
         if request.cmd == RESET and fresh and (talk.session.peer is Peer.STOCK or _is_introduction(index, request)):
-            answer = introduction
+            answer, seconds = introduction, introduced_in
         else:
-            answer = _ask(talk, request)
-        seconds = time.perf_counter() - begun
+            answer, seconds = _timed(talk, request)
         fresh = False
         if answer.error is not None and talk.session.peer is Peer.STOCK:
             over = "a stock server closes the connection after an error reply"
@@ -171,6 +169,13 @@ def _cannot_ask(talk: Talk, exchange: Exchange) -> str:
     if request.kwargs:
         return "a stock server takes no keyword arguments"
     return ""
+
+
+def _timed(talk: Talk, request: Request) -> tuple[Answer, float]:
+    """What the server answers, and in how many seconds."""
+    begun = time.perf_counter()
+    answer = _ask(talk, request)
+    return answer, time.perf_counter() - begun
 
 
 def _ask(talk: Talk, request: Request) -> Answer:

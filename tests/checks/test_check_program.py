@@ -16,6 +16,7 @@ from programs import BIN, NUDGE, Program, clean_environ, free_port
 
 from policies.echo.deploy_policy import Echo
 from robopro_eval.checks.catalogue import CHECKS
+from robopro_eval.checks.check_cli import main
 from robopro_eval.checks.settings import CheckSettings, ReplaySettings, name_words
 from robopro_eval.console.errors import UsageError
 from robopro_eval.settings.program import parse_program
@@ -138,10 +139,12 @@ def test_the_report_is_what_the_page_describes(tmp_path: Path) -> None:
         (["tcp://localhost:1", "--link_tls_cert", "a.pem"], 2, "EVAL_LINK_TLS_KEY"),
     ],
 )
-def test_what_cannot_be_checked_is_said_in_one_sentence(words: list[str], code: int, sentence: str) -> None:
-    with eval_check(*words) as check:
-        assert check.exit_code() == code
-    (line,) = check.output.splitlines()
+def test_what_cannot_be_checked_is_said_in_one_sentence(
+    words: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == code
+    out, err = capsys.readouterr()
+    (line,) = (out + err).splitlines()
     assert line.startswith("error: ")
     assert sentence in line
 
