@@ -71,7 +71,7 @@ class Dispatcher:
 
     @property
     def acts_in_phases(self) -> bool:
-        """Whether an action is ``prepare``, ``infer`` and ``finish``, so that several sessions can share an ``infer``."""
+        """Whether an action is ``prepare``, ``infer`` and ``finish``, so that sessions can share the second."""
         return self._infer is not None
 
     def features(self) -> Features:
