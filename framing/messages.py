@@ -209,9 +209,21 @@ def kind_of(value: object) -> str:
     return "nothing" if value is None else names.get(type(value), "an array")
 
 
+MAX_TEXT = 16 << 10
+"""Characters kept of an error's text, and of its traceback, at both ends: they go to screens and into records."""
+
+
+def shorten(text: str) -> str:
+    """`text`; of one longer than `MAX_TEXT` the beginning and the end, where a traceback says most."""
+    if len(text) <= MAX_TEXT:
+        return text
+    half = MAX_TEXT // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
+
+
 def text_of(value: Wire) -> str:
     """The text of an error reply, whatever it is."""
-    return value if isinstance(value, str) else clip(value)
+    return shorten(value) if isinstance(value, str) else clip(value)
 
 
 def clip(value: object) -> str:

@@ -32,6 +32,7 @@ from framing.messages import (
     read_features,
     read_timing,
     read_wait,
+    shorten,
     text_of,
 )
 from framing.states import Ending, Event, Role, State
@@ -254,6 +255,5 @@ def _result(message: dict[str, Wire], kind: str | None, timing: Mapping[str, flo
     if "error" not in message:
         return Reply(message["res"], timing)
     remote = message.get("traceback")
-    raise PolicyError(
-        text_of(message["error"]), kind=kind, remote_traceback=remote if isinstance(remote, str) else None
-    )
+    traceback = shorten(remote) if isinstance(remote, str) else None
+    raise PolicyError(text_of(message["error"]), kind=kind, remote_traceback=traceback)

@@ -21,6 +21,7 @@ from framing.messages import (
     clip,
     kind_of,
     read_upgraded,
+    shorten,
     stock_args,
     text_of,
 )
@@ -109,8 +110,9 @@ class ResponderSession(Session):
         return self._reply(message, kind, {"queue": queue_seconds, "infer": infer_seconds})
 
     def error(self, message: str, traceback: str | None = None, kind: str = Kind.POLICY_ERROR) -> list[Buffer]:
-        """The frame that answers the request with an error. The connection stays open."""
-        frame = self._reply({"error": str(message), "traceback": traceback or ""}, Kind(kind), None)
+        """The frame that answers the request with an error, texts shortened. The connection stays open."""
+        texts: dict[str, object] = {"error": shorten(str(message)), "traceback": shorten(traceback or "")}
+        frame = self._reply(texts, Kind(kind), None)
         self._failed = self._request
         return frame
 

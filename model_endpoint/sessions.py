@@ -13,6 +13,7 @@ import trio
 
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer
+from framing.messages import shorten
 from framing.session import BYE, GET, RESET, Ending, Features, Kind, Peer, Request, ResponderSession, State
 from model_endpoint.line import Line, Place
 from model_endpoint.logs import EventLog
@@ -240,11 +241,12 @@ class Session:
 
     def _refuse(self, request: Request, message: str, traceback: str | None, kind: str) -> list[Buffer]:
         self.tally.policy_errors += 1
+        message = shorten(message)
         seen = message in self._errors_shown  # the same traceback a hundred times hides everything else
         self._errors_shown.add(message)
         log.warning(
             "request failed",
-            traceback=None if seen else traceback,
+            traceback=None if seen or traceback is None else shorten(traceback),
             peer=self.peer,
             cmd=request.cmd,
             kind=Kind(kind).value,

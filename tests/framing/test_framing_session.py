@@ -453,6 +453,27 @@ def test_frames_above_the_maximum_are_refused_at_the_sender() -> None:
         ask.request("reset_model", ("x" * 100,))
 
 
+def test_a_text_of_megabytes_is_shortened_at_both_ends() -> None:
+    """Policies raise errors that hold whole arrays; the last lines of a traceback are the ones to read."""
+    ask, answer = upgraded()
+    answer.receive(body(ask.request("get_action")))
+    huge = "begins " + "x" * (3 << 20) + " ends"
+    frame = answer.error(huge, huge)
+    assert sum(map(len, frame)) < 40_000
+    with pytest.raises(PolicyError) as ours:
+        ask.receive(body(frame))
+    stock = with_stock_model()
+    stock.request("get_action")
+    with pytest.raises(PolicyError) as theirs:
+        stock.receive(json.dumps({"error": huge, "traceback": huge}).encode())
+    for error in (ours.value, theirs.value):
+        for text in (str(error), error.remote_traceback or ""):
+            assert len(text) < 17_000
+            assert text.startswith("begins x")
+            assert text.endswith("x ends")
+            assert "characters left out" in text
+
+
 # ---------------------------------------------------------------- the table
 _OURS = {
     Role.REQUESTER: {
