@@ -168,7 +168,9 @@ class Greetings:
         deadline = time.monotonic() + PARTING_SECONDS
         while self._pending:
             self._pending.pop().part(deadline)
+        self._bell.close()
+        self._button.close()
 
     def _ring(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it has been rung often enough
+        with contextlib.suppress(OSError):  # it has been rung often enough, or nobody listens any more
             self._button.send(b".")
