@@ -360,7 +360,7 @@ streams = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None)  # the first example pays for what is imported late
+@settings(deadline=None)  # a busy machine is no failure
 @given(streams)
 def test_any_stream_of_bytes_ends_in_an_error_of_the_wire(stream: bytes) -> None:
     async def model() -> None:
