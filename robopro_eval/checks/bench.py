@@ -200,12 +200,10 @@ class Bench:
         if not self.link.listens:
             yield self._shared_talk()
             return
-        talk = self._new_talk(wire)
-        try:
+        with self.silent_talk(wire) as talk:
             talk.call(RESET)
             yield talk
-        finally:
-            talk.bye()
+            talk.bye()  # not after an error or Ctrl-C: nobody should have to wait for the answer to it
 
     @contextlib.contextmanager
     def silent_talk(self, wire: WireChoice = "auto") -> Iterator[Talk]:
@@ -253,9 +251,12 @@ class Bench:
         except (WireError, TransportError) as error:
             raise CheckFailed(f"the next simulator is not served any more ({error})") from error
 
-    def part(self) -> None:
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """All checks are done: a model that dialed is told goodbye, so that its program can end."""
-        if self._shared is not None:
+        if self._shared is not None and kind is None:
             self._shared.bye()
         self.link.close()
 

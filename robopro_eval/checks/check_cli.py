@@ -50,20 +50,18 @@ def _main(argv: list[str]) -> int:
     )
     link = settings.open_link()
     announce(link, note)
-    bench = Bench(link, settings.timeout, settings.method)
     findings: list[Finding] = []
     printer = LivePrinter()
-    try:
+    with Bench(link, settings.timeout, settings.method) as bench:
         printer.working_on(CHECKS[0].name)
-        for finding in run(bench, CHECKS):
-            findings.append(finding)
-            printer.add(finding)
-            if len(findings) < len(CHECKS):
-                printer.working_on(CHECKS[len(findings)].name)
-    except TransportError as error:
-        raise UserError(str(error)) from error
-    finally:
-        bench.part()
+        try:
+            for finding in run(bench, CHECKS):
+                findings.append(finding)
+                printer.add(finding)
+                if len(findings) < len(CHECKS):
+                    printer.working_on(CHECKS[len(findings)].name)
+        except TransportError as error:
+            raise UserError(str(error)) from error
     printer.finish(findings, summary(bench, findings))
     if settings.report is not None:
         write(Path(settings.report), as_dict(bench, findings))

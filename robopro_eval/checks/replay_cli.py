@@ -63,7 +63,7 @@ def _main(argv: list[str]) -> int:
     announce(link, note)
     try:
         channel = link.open()
-    except TransportError as error:
+    except (TransportError, WireError) as error:  # nobody there, or we are not let in
         raise UserError(str(error)) from error
     finally:
         link.close()
@@ -77,8 +77,10 @@ def _main(argv: list[str]) -> int:
     except WireError as error:
         where = f"request {len(played) + 1} ({exchanges[len(played)].name})" if played else "the first request"
         raise UserError(f"the server was lost at {where}: {error}; {_tally(played)}") from error
-    finally:
-        talk.bye()
+    except BaseException:
+        channel.close()
+        raise
+    talk.bye()
     say(f"server     {link.name}, {_peer(talk)}")
     return _report(played, settings)
 

@@ -290,3 +290,15 @@ def test_a_model_with_another_reach_differs_in_its_first_action(
             assert model.exit_code() == 0, model.output
     (difference,) = lines(program, "difference")
     assert re.match(r"request \d+ \(get_action\): res\[0, 0\]: \S+ became \S+; \d+ of 480 values differ", difference)
+
+
+def test_a_server_that_asks_for_a_token_is_named_in_one_sentence(
+    recording: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the other way round: ours has one, the server knows of none."""
+    monkeypatch.setenv("EVAL_LINK_TOKEN", "0123456789abcdef0123456789abcdef")
+    with GoodServer() as server:
+        program = replay(recording, f"tcp://localhost:{server.port}")
+    assert program.code == 1
+    assert program.output.splitlines()[-1].startswith("error: ")
+    assert "EVAL_LINK_TOKEN" in program.output
