@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import stock_peer
 from broken_servers import GoodServer
+from certificates import Certificates
 from programs import BIN, NUDGE, Program, clean_environ, free_port
 
 from policies.echo.deploy_policy import Echo
@@ -56,6 +57,23 @@ def test_our_model_program_passes_every_line(echo_port: int, tmp_path: Path) -> 
         "access.tls": "not offered",
         "time.redial": "skipped",
     }
+
+
+def test_over_tls_it_passes_every_line_too(tmp_path: Path) -> None:
+    certificates, port = Certificates.make(tmp_path / "tls"), free_port()
+    cert, key = certificates.issue("localhost")
+    environ = clean_environ(EVAL_LINK_TLS_CERT=str(cert), EVAL_LINK_TLS_KEY=str(key))
+    with Program([BIN / "eval-model", "--policy_name", "echo", "--port", str(port)], env=environ) as model:
+        model.wait_for("listening on")
+        words = [f"tcp://localhost:{port}", "--report", tmp_path / "a.json"]
+        with eval_check(*words, EVAL_LINK_TLS_CA=str(certificates.ca)) as check:
+            assert check.exit_code() == 0, check.output
+        with eval_check(*words[:1]) as plain:
+            assert plain.exit_code() == 1
+    seen = verdicts(tmp_path / "a.json")
+    assert seen["access.tls"] == seen["survival.garbage"] == seen["values.big_array"] == "pass"
+    assert "fail" not in seen.values()
+    assert "fix: set EVAL_LINK_TOKEN" in plain.output or "EVAL_LINK_TLS_CA" in plain.output
 
 
 def test_without_the_token_nothing_is_served_and_the_fix_is_named(echo_port: int, tmp_path: Path) -> None:
