@@ -21,7 +21,7 @@ from framing.frames import Buffer
 from robopro_eval.transport import tls
 from robopro_eval.transport.addresses import check_address
 from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, SimulatorAuth, refusal
-from robopro_eval.transport.blocking import BlockingChannel
+from robopro_eval.transport.blocking import BlockingChannel, milliseconds, poll_for
 from robopro_eval.transport.errors import NameNotFound, SecurityError
 from robopro_eval.transport.retry import describe
 from robopro_eval.transport.sockets import peer_address, resolve_for_listening
@@ -76,9 +76,9 @@ class LinkSecurity:
             )
         if key is not None:
             warnings += _readable_by_others(tls.KEY, Path(key).expanduser())
-        return cls(
-            None if token is None else token.encode("utf-8"), _path(cert), _path(key), _path(ca), tuple(warnings)
-        )
+        # A variable that is not UTF-8 arrives with surrogates; they become the bytes that it held.
+        secret = None if token is None else token.encode("utf-8", "surrogateescape")
+        return cls(secret, _path(cert), _path(key), _path(ca), tuple(warnings))
 
     @property
     def uses_tls(self) -> bool:
@@ -202,11 +202,10 @@ def _shake_hands(sock: ssl.SSLSocket, deadline: float) -> None:
             event = select.POLLIN
         except ssl.SSLWantWriteError:
             event = select.POLLOUT
-        poller = select.poll()
-        poller.register(sock, event)
         left = deadline - time.monotonic()
-        if left <= 0 or not poller.poll(int(left * 1000) + 1):
+        if left <= 0:
             raise TimeoutError
+        poll_for(sock, event).poll(milliseconds(left))
 
 
 def _path(value: str | Path | None) -> Path | None:

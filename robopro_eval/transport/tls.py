@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -140,25 +138,6 @@ def pieces(buffers: Sequence[Buffer]) -> Iterator[memoryview]:
             yield view[start : start + PIECE]
     if waiting:
         yield memoryview(b"".join(small))
-
-
-@contextlib.contextmanager
-def corked(sock: ssl.SSLSocket) -> Iterator[None]:
-    """What is sent inside leaves in full packets, the rest at the end.
-
-    OpenSSL writes every record of 16 KiB by itself, and TCP_NODELAY sends it off at once: the reader would be woken for
-    each. Three pictures of 240x320 took three times as long.
-    """
-    option = getattr(socket, "TCP_CORK", None)  # Linux only
-    if option is None:
-        yield
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, option, 1)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # a line that broke meanwhile has its own error
-            sock.setsockopt(socket.IPPROTO_TCP, option, 0)
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, peer: Address, listening: bool) -> str:

@@ -21,7 +21,7 @@ from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
 from robopro_eval.transport import sockets, tls
 from robopro_eval.transport.addresses import Address
-from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, drop_sent, gone, poll_for
+from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, corked, drop_sent, gone, poll_for
 
 FAIR_SHARE = 4 << 20
 """Bytes that may pass on one channel before other tasks run: a millisecond or two."""
@@ -269,7 +269,7 @@ class _TlsLine(_SocketLine):
         self._tls = sock
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        with tls.corked(self._tls):
+        with corked(self._tls):
             for piece in tls.pieces(buffers):
                 await trio.lowlevel.checkpoint()
                 rest = piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -130,6 +131,8 @@ def test_a_deadline_may_lie_further_away_than_poll_can_count() -> None:
     with channel_and_socket() as (channel, peer):
         thread = in_thread(lambda: (time.sleep(0.1), peer.sendall(struct.pack(">I", 2) + b"ok")))
         assert bytes(channel.receive(3_000_000.0)) == b"ok"
+        peer.sendall(frame(b"ok"))
+        assert bytes(channel.receive(math.inf)) == b"ok"
         thread.join()
 
 

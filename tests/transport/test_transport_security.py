@@ -450,6 +450,8 @@ def test_values_that_do_not_go_together() -> None:
     assert "too-short" not in str(caught.value)
     assert isinstance(caught.value, ValueError)
     assert LinkSecurity.from_values() == LinkSecurity()
+    not_utf8 = b"\xff" * 16
+    assert LinkSecurity.from_values(token=os.fsdecode(not_utf8)).token == not_utf8
 
 
 @pytest.mark.parametrize(
