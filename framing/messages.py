@@ -178,14 +178,18 @@ def read_timing(timing: Wire) -> Mapping[str, float] | None:
         raise ProtocolError("the timing of a reply holds a number that is no time") from None
 
 
+MAX_PLACE = 1_000_000
+"""Of a waiting line. No cluster has as many simulators, and a number of thousands of digits fills a screen."""
+
+
 def read_wait(wait: Wire) -> Wait:
     """What a wait notice says. Raises ProtocolError."""
     if not isinstance(wait, dict):
         raise ProtocolError(f"a wait notice holds {kind_of(wait)}, not an object")
     place, of = wait.get("place"), wait.get("of")
-    if type(place) is not int or place < 1:
+    if type(place) is not int or not 1 <= place <= MAX_PLACE:
         raise ProtocolError(f"a wait notice names the place {clip(place)}")
-    if of is not None and (type(of) is not int or of < place):
+    if of is not None and (type(of) is not int or not place <= of <= MAX_PLACE):
         raise ProtocolError(f"a wait notice names the place {place} of {clip(of)}")
     return Wait(place, of)
 

@@ -211,6 +211,7 @@ def test_a_stock_peer_sends_no_notices() -> None:
     [
         *(None, 3, [], {}, {"place": 0}, {"place": -1, "of": 3}, {"place": 1.0}, {"place": True}, {"place": [1]}),
         *({"place": 2, "of": 1}, {"place": 1, "of": "many"}, {"place": 1, "of": True}),
+        *({"place": 10**6 + 1}, {"place": 10**4000}, {"place": 1, "of": 10**4000}),
     ],
 )
 def test_a_notice_that_is_none_is_a_violation(wait: object) -> None:
