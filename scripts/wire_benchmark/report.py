@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from rich.table import Table
 
-from wire_benchmark.arms import ARMS
+from wire_benchmark.arms import ARMS, FLOOR
 from wire_benchmark.measure import Quartiles, Result
 from wire_benchmark.observations import PAYLOADS
+from wire_benchmark.stages import spent_on
 
 FORMAT = 1
 """Of the JSON file."""
@@ -150,7 +152,13 @@ def page(report: Report) -> str:
         "",
     ]
     for arm, stages in report.stages.items():
-        lines += [f"{ARMS[arm].title}, {PAYLOADS[FIRST].title}, microseconds (medians, with notes being taken):", ""]
+        sums = ", ".join(f"{value * 1e6:.0f} us for {what}" for what, value in spent_on(stages).items())
+        floor = report.of(FIRST)[FLOOR].seconds.median if FLOOR in report.of(FIRST) else math.nan
+        lines += [
+            f"{ARMS[arm].title}, {PAYLOADS[FIRST].title}; the whole floor takes {floor * 1e6:.0f} us, this arm needs",
+            f"{sums}. Medians, while both programs take notes:",
+            "",
+        ]
         lines += ["| stage | us |", "|---|---|", *(f"| {name} | {value * 1e6:.0f} |" for name, value in stages.items())]
         lines.append("")
     return "\n".join(lines)

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,24 +32,36 @@ BEGIN, END = "step begins", "step ends"
 
 
 class Stage(NamedTuple):
-    """A part of a step: it lasts from the end of the one before it to `place`."""
+    """A part of a step: it lasts from the end of the one before it to `place`, and is spent on `what`."""
 
     title: str
     place: str
+    what: str
 
+
+CODING, SOCKETS, THREADS, POLICY, REST = "writing and reading messages", "sockets", "changing threads", "policy", "rest"
 
 STAGES = (
-    Stage("simulator: encode the request", "RequesterSession.request returned"),
-    Stage("there: sent, the model woken, received", "TrioChannel.receive returned"),
-    Stage("model: decode", "ResponderSession.receive returned"),
-    Stage("model: over to the policy's thread", "Dispatcher.call called"),
-    Stage("model: the policy", "Dispatcher.call returned"),
-    Stage("model: back from the policy's thread", "PolicyThread.run returned"),
-    Stage("model: encode the reply", "ResponderSession.result returned"),
-    Stage("back: sent, the simulator woken, received", "BlockingChannel.receive returned"),
-    Stage("simulator: decode the reply", "RequesterSession.receive returned"),
-    Stage("simulator: the rest", END),
+    Stage("simulator: encode the request", "RequesterSession.request returned", CODING),
+    Stage("there: sent, the model woken, received", "TrioChannel.receive returned", SOCKETS),
+    Stage("model: decode", "ResponderSession.receive returned", CODING),
+    Stage("model: over to the policy's thread", "Dispatcher.call called", THREADS),
+    Stage("model: the policy", "Dispatcher.call returned", POLICY),
+    Stage("model: back from the policy's thread", "PolicyThread.run returned", THREADS),
+    Stage("model: encode the reply", "ResponderSession.result returned", CODING),
+    Stage("back: sent, the simulator woken, received", "BlockingChannel.receive returned", SOCKETS),
+    Stage("simulator: decode the reply", "RequesterSession.receive returned", CODING),
+    Stage("simulator: the rest", END, REST),
 )
+
+
+def spent_on(split: Mapping[str, float]) -> dict[str, float]:
+    """The stages' seconds, added up by what they are spent on."""
+    sums = dict.fromkeys((stage.what for stage in STAGES), 0.0)
+    for stage in STAGES:
+        sums[stage.what] += split[stage.title]
+    return sums
+
 
 Notes = list[tuple[str, int]]
 

@@ -22,7 +22,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 SCRIPT = REPO / "scripts" / "bench_wire.py"
-sys.path.insert(0, str(REPO / "scripts"))
+sys.path.append(str(REPO / "scripts"))
 
 from wire_benchmark import report, stages  # noqa: E402 - from scripts/, which is no package
 from wire_benchmark.measure import Quartiles, Result  # noqa: E402
