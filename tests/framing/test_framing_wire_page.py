@@ -22,7 +22,7 @@ from framing.decoding import MAX_DIGITS
 from framing.encoding import MAX_DEPTH
 from framing.errors import AuthenticationError, PolicyError
 from framing.frames import ALIGNMENT, DEFAULT_MAX_FRAME, Buffer, FrameDecoder
-from framing.messages import Kind
+from framing.messages import MAX_PLACE, MAX_TEXT, Kind
 from framing.session import FOLLOWER_MAX, QUIET_METHODS, Ending, Features, RequesterSession, ResponderSession, Wait
 from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth, SimulatorAuth, refusal
 
@@ -268,6 +268,8 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     assert f"at most {MAX_ARRAYS} arrays" in PAGE
     assert f"at least {COPY_BELOW >> 10} KiB" in PAGE
     assert f"multiple of {ALIGNMENT}" in PAGE
+    assert f"about {MAX_TEXT} characters" in PAGE
+    assert (MAX_PLACE, "a million" in PAGE) == (1_000_000, True)
     assert f"more than {MAX_DIGITS} digits" in " ".join(PAGE.split())
     assert f"at most {MAX_DIMENSIONS} non-negative" in PAGE
     assert all(f"`{kind.value}`" in PAGE for kind in Kind)
