@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from framing.binary import decode_body, encode_binary
 from framing.codec import numpy_to_json
 from framing.decoding import Wire
-from framing.errors import PeerGone, PolicyError, WireError
+from framing.errors import DeadlineExceeded, PeerGone, PolicyError, WireError
 from framing.frames import Buffer, encode_frame
 from framing.messages import BINARY, JSON, WAIT
 from framing.session import BYE, RESET, Features, Peer, Reply, RequesterSession, Wait, WireChoice
@@ -92,13 +92,23 @@ class Talk:
     def answer(self) -> Wire:
         """The reply that is due, however often the server says before that it has to wait."""
         limit = time.monotonic() + self._patience()
+        waits: Wait | None = None
         while True:
-            self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
+            try:
+                self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
+            except DeadlineExceeded as error:
+                if waits is None:
+                    raise
+                raise DeadlineExceeded(
+                    f"the server is busy with another simulator (place {waits.place} in its line); try again when that "
+                    "has gone"
+                ) from error
             self.last_was_error = True  # unless it turns out not to be
             reply = self.session.receive(self.last_body)
             self.last_was_error = False
             if isinstance(reply, Reply):
                 return reply.value
+            waits = reply
 
     def first_sign(self, seconds: float) -> Reply | Wait | None:
         """A reply or wait notice within `seconds`; None if neither came, and both can still come."""
@@ -285,6 +295,11 @@ def upgraded_request(cmd: str, number: int, *args: object, accept: Sequence[str]
 
 def farewell(number: int) -> dict[str, object]:
     return {"cmd": BYE, "id": number, "accept": ACCEPTS, "args": [], "kwargs": {}}
+
+
+def frame_of(message: Mapping[str, object]) -> bytes:
+    """The frame of a message in JSON, header included, in one piece."""
+    return b"".join(encode_frame(numpy_to_json(message)))
 
 
 def clipped(value: object) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 import numpy as np
 
 from framing.binary import FIRST_BYTE, decode_body
-from framing.codec import numpy_to_json
 from framing.errors import PolicyError
 from framing.frames import HEADER
 from framing.messages import BINARY, JSON
@@ -21,6 +19,7 @@ from robopro_eval.checks.bench import (
     clipped,
     farewell,
     first_request,
+    frame_of,
     upgraded_request,
 )
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
@@ -107,7 +106,7 @@ def stock_shape(bench: Bench) -> str:
 
 
 def split_header(bench: Bench) -> str:
-    frame = _frame(first_request())
+    frame = frame_of(first_request())
     with bench.raw() as raw:
         raw.send(frame[:2])
         time.sleep(SPLIT_PAUSE)
@@ -117,7 +116,7 @@ def split_header(bench: Bench) -> str:
 
 
 def body_byte_by_byte(bench: Bench) -> str:
-    frame = _frame(first_request())
+    frame = frame_of(first_request())
     with bench.raw() as raw:
         raw.send(frame[: HEADER.size])
         for position in range(HEADER.size, len(frame)):
@@ -129,7 +128,7 @@ def body_byte_by_byte(bench: Bench) -> str:
 def two_frames_at_once(bench: Bench) -> str:
     with bench.raw() as raw:
         raw.introduce()
-        raw.send(_frame(upgraded_request(RESET, 2)) + _frame(farewell(3)))
+        raw.send(frame_of(upgraded_request(RESET, 2)) + frame_of(farewell(3)))
         for number in (2, 3):
             reply = raw.reply()
             if reply.get("id") != number:
@@ -159,11 +158,6 @@ def binary_request(bench: Bench) -> str:
         if "res" not in (reply := raw.reply()):
             raise CheckFailed(f"answered with an error: {clipped(reply.get('error'))}")
     return "answered"
-
-
-def _frame(message: Mapping[str, object]) -> bytes:
-    body = numpy_to_json(message)
-    return HEADER.pack(len(body)) + body
 
 
 _UPGRADED = frozenset({Need.UPGRADED})

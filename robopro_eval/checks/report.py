@@ -58,7 +58,7 @@ def summary(bench: Bench, findings: Sequence[Finding]) -> list[str]:
     """What the server is, then how many lines ended how."""
     known = bench.known
     if known.peer is Peer.UNKNOWN:
-        what = "no server of this protocol"
+        what = "a server of unknown kind"
     elif known.features is None:
         what = "a stock server"
     else:

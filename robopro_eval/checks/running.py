@@ -19,16 +19,16 @@ ACCESS_FIX = "set EVAL_LINK_TOKEN (or EVAL_LINK_TOKEN_FILE) and EVAL_LINK_TLS_CE
 """Whatever was being checked: the server does not let us in."""
 
 
-def run(bench: Bench, checks: Sequence[Check]) -> Iterator[Finding]:
-    """The finding of each check, in order, as they come.
+def run(bench: Bench, checks: Sequence[Check], *, seconds: float = RUN_SECONDS) -> Iterator[Finding]:
+    """The finding of each check, in order, as they come; after `seconds` no further check is begun.
 
     Raises TransportError if no first connection can be had at all.
     """
-    until = time.monotonic() + RUN_SECONDS
+    until = time.monotonic() + seconds
     stopped: str | None = None
     for check in checks:
         if stopped is None and time.monotonic() > until:
-            stopped = f"the run has taken {RUN_SECONDS:g} s"
+            stopped = f"the run has taken {seconds:g} s"
         missing = _missing(bench, check)
         if stopped is not None:
             yield Finding(check, Verdict.SKIPPED, stopped)

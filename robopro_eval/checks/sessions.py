@@ -5,7 +5,7 @@ from __future__ import annotations
 from framing.errors import DeadlineExceeded, PeerGone, PolicyError
 from framing.messages import QUIET_METHODS
 from framing.session import RESET, Kind, Reply, Wait
-from robopro_eval.checks.bench import TURN_SECONDS, Bench, Talk, clipped, upgraded_request
+from robopro_eval.checks.bench import TURN_SECONDS, Bench, Talk, clipped, frame_of, upgraded_request
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered, Skipped
 
 NO_SUCH = "eval_check_no_such_method"
@@ -35,8 +35,8 @@ def back_to_back(bench: Bench) -> str:
         raise Skipped("needs a request that fails, and this policy has every method that may be followed")
     with bench.raw() as raw:
         raw.introduce()
-        raw.request(upgraded_request(missing[0], 2))
-        raw.request({**upgraded_request(NO_SUCH, 3), "follows": 2})
+        follower = {**upgraded_request(NO_SUCH, 3), "follows": 2}
+        raw.send(frame_of(upgraded_request(missing[0], 2)) + frame_of(follower))
         kinds = [raw.reply().get("kind"), raw.reply().get("kind")]
     if kinds != [Kind.UNKNOWN_METHOD, Kind.SKIPPED]:
         raise CheckFailed(f"the replies are of the kinds {clipped(kinds)}, not unknown_method and skipped")

@@ -95,6 +95,14 @@ def big_array(bench: Bench) -> str:
     return f"{BIG >> 20} MiB came back as they were"
 
 
+def big_reply(bench: Bench) -> str:
+    with bench.talk() as talk:
+        got = talk.call("blob", BIG)
+    for difference in differences(np.resize(np.arange(251, dtype=np.uint8), BIG), got, "blob"):
+        raise CheckFailed(str(difference))
+    return f"{BIG >> 20} MiB came whole"
+
+
 def positional_arguments(bench: Bench) -> str:
     sent: list[list[object]] = [[1, np.arange(3)], [None], [{"_args": [1, 2]}], [[1, 2]], ["a", {"b": None}]]
     with bench.talk() as talk:
@@ -176,9 +184,16 @@ CHECKS = (
     Check(
         "values.big_array",
         f"an array of {BIG >> 20} MiB comes back whole",
-        "read until all bytes that the header announced are there, and send until all are gone (sendall)",
+        "read until all bytes that the header announced are there",
         big_array,
         _ECHO,
+    ),
+    Check(
+        "values.big_reply",
+        f"a reply of {BIG >> 20} MiB to a small request comes whole",
+        "send until all bytes are gone (sendall)",
+        big_reply,
+        frozenset({Need.ECHO_POLICY}),
     ),
     Check(
         "values.arguments",

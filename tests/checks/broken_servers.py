@@ -37,6 +37,7 @@ class Connection:
         self.failed = False
         self.is_stock = False
         self.requests = 0
+        self.cmd = ""
 
 
 class GoodServer:
@@ -133,6 +134,7 @@ class GoodServer:
         request = conn.wire.receive(body)
         conn.is_stock = request.is_stock
         conn.requests += 1
+        conn.cmd = request.cmd
         return request
 
     def closes_after(self, conn: Connection, request: Request) -> bool:
@@ -330,6 +332,18 @@ class BigNumbersBecomeFloats(GoodServer):
 class TruncatesLargeArrays(GoodServer):
     def changed(self, conn: Connection, request: Request, value: object) -> object:
         return mapped(value, array=lambda array: array[: 1 << 20] if array.size > 1 << 20 else array)
+
+
+class SendsOnce(GoodServer):
+    """Loses what the system does not take at once, in replies to small requests."""
+
+    def send(self, conn: Connection, frame: Sequence[Buffer]) -> None:
+        data = b"".join(frame)
+        if len(data) > 1 << 20 and conn.cmd == "blob":
+            conn.sock.send(data[: 1 << 16])
+            conn.sock.shutdown(socket.SHUT_RDWR)
+        else:
+            super().send(conn, frame)
 
 
 class SpreadsNoArguments(GoodServer):
@@ -584,7 +598,7 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     IdsForEverybody: {"reply.stock_shape"},
     HangsOnSplitHeader: {"frame.split_header"},
     ExpectsSmallBodiesWhole: {"frame.body_in_pieces"},
-    DropsWhatItReadAhead: {"frame.two_at_once"},
+    DropsWhatItReadAhead: {"frame.two_at_once", "session.back_to_back"},
     ChokesOnBinary: {"binary.request"},
     SendsBinaryUnasked: {"binary.unasked"},
     IgnoresEmptyFrames: {"frame.empty"},
@@ -597,7 +611,8 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     NaNBecomesNull: {"values.odd_numbers"},
     EmptiesBecomeNull: {"values.containers"},
     BigNumbersBecomeFloats: {"values.scalars"},
-    TruncatesLargeArrays: {"values.big_array"},
+    TruncatesLargeArrays: {"values.big_array", "values.big_reply"},
+    SendsOnce: {"values.big_reply"},
     SpreadsNoArguments: {"values.arguments"},
     DropsKeywords: {"values.keywords"},
     MistakesMarkedDicts: {"values.marked_dict"},

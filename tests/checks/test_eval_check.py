@@ -12,7 +12,7 @@ from broken_servers import BROKEN, GoodServer
 from policies.echo.deploy_policy import Echo
 from robopro_eval.checks.bench import Bench
 from robopro_eval.checks.catalogue import CHECKS
-from robopro_eval.checks.core import Finding, Verdict
+from robopro_eval.checks.core import CheckFailed, Finding, Verdict
 from robopro_eval.checks.link import DialedLink
 from robopro_eval.checks.running import run
 from robopro_eval.transport.addresses import Address
@@ -91,3 +91,29 @@ def test_the_stock_server_fails_what_it_is_known_to_get_wrong(findings: Checked)
         "error.private_names",
     }
     assert all(finding.verdict is not Verdict.SKIPPED for finding in seen if finding.check.name != "time.redial")
+
+
+def test_a_run_begins_nothing_more_after_its_time() -> None:
+    with GoodServer() as server:
+        seen = list(
+            run(Bench(DialedLink(Address("localhost", server.port), LinkSecurity(), wait=0.0)), CHECKS, seconds=0)
+        )
+    assert {finding.verdict for finding in seen} == {Verdict.SKIPPED}
+    assert {finding.detail for finding in seen} == {"the run has taken 0 s"}
+
+
+def test_a_check_that_gets_each_reply_just_in_time_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock moves by nine tenths of what a reply may take, each time something is awaited."""
+    now = 0.0
+    bench = Bench(DialedLink(Address("localhost", 1), LinkSecurity(), wait=0.0), 10.0)
+    monkeypatch.setattr("robopro_eval.checks.bench.time.monotonic", lambda: now)
+    bench.begin_check()
+    allowed = []
+    for _ in range(4):
+        allowed.append(bench.patience())
+        now += 9.0
+    assert allowed == [10.0, 10.0, 10.0, 10.0]
+    assert bench.patience() == 4.0
+    now += 4.0
+    with pytest.raises(CheckFailed, match="longer than 40 s altogether"):
+        bench.patience()
