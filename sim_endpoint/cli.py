@@ -20,7 +20,7 @@ from sim_endpoint.episode import EpisodeRunner
 from sim_endpoint.fresh_process import Continuation, FreshProcessNeeded, Launch
 from sim_endpoint.hang import HangWatch
 from sim_endpoint.interrupt import Interruption, first_signal_interrupts, leave_at_once
-from sim_endpoint.model_source import LocalModel
+from sim_endpoint.local_model import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
 from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder
 from sim_endpoint.resume import NothingToResume

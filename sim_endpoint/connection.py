@@ -20,7 +20,8 @@ from robopro_eval.transport.retry import STATUS_EVERY
 from robopro_eval.transport.sockets import accept, bound_address, dial, listen
 from sim_endpoint.faults import NoModel
 from sim_endpoint.greeting import Door, Greeting, Greetings
-from sim_endpoint.model_source import ModelSource, RemoteModel
+from sim_endpoint.model_source import ModelSource
+from sim_endpoint.remote_model import RemoteModel
 
 Say = Callable[[str], None]
 

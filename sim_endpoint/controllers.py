@@ -104,13 +104,19 @@ class PolicyController:
             self._provenance = self.source.get(PROVENANCE)
 
     def play(self, env: TaskEnv, on_step: Callable[[int], None]) -> bool:
-        guard = GuardedEnv(env, self.client.acted)
+        # What the model was told must have gone well before the robot moves, as if every reply had been awaited.
+        guard = GuardedEnv(env, self.source.settle, self.client.acted)
         idle = 0
         while env.step_lim is None or env.take_action_cnt < env.step_lim:
             before = env.take_action_cnt
             with _faults_sorted(self.source, guard):
                 observation = guard.get_obs()
-                self._evaluate(guard, self.client, observation)
+                try:
+                    self._evaluate(guard, self.client, observation)
+                except Exception:
+                    self.source.settle()  # what failed before this comes first
+                    raise
+                self.source.settle()
             on_step(env.take_action_cnt)
             if env.eval_success:
                 return True

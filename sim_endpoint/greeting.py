@@ -20,8 +20,8 @@ from framing.session import RequesterSession
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.retry import STATUS_EVERY
 from robopro_eval.transport.security import LinkSecurity, authenticate, secure
-from sim_endpoint.model_source import RemoteModel
 from sim_endpoint.recorder import Recorder
+from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import SimSettings
 
 Say = Callable[[str], None]
@@ -91,6 +91,7 @@ class Greeting:
                 peer=self.peer,
                 on_wait=self._note,
                 recorder=self._door.recorder,
+                pipeline=settings.pipeline,
             )
             model.handshake()
         except BaseException:

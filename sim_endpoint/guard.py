@@ -22,12 +22,14 @@ class GuardedEnv:
     """Stands before one environment for the length of one episode; everything else is the environment's own."""
 
     _env: TaskEnv
+    _acting: Callable[[], None]
     _acted: Callable[[], None]
     _fault: SimulatorFault | None
 
-    def __init__(self, env: TaskEnv, acted: Callable[[], None] = lambda: None) -> None:
-        """`acted` is called after every action taken."""
+    def __init__(self, env: TaskEnv, acting: Callable[[], None], acted: Callable[[], None]) -> None:
+        """`acting` is called before every action, `acted` after every one that was taken."""
         self.__dict__["_env"] = env
+        self.__dict__["_acting"] = acting
         self.__dict__["_acted"] = acted
         self.__dict__["_fault"] = None
 
@@ -36,6 +38,7 @@ class GuardedEnv:
 
         Once the episode is over nothing happens any more, whatever the rest of a chunk holds.
         """
+        self._acting()
         if self._env.eval_success or self._env.take_action_cnt == self._env.step_lim:
             return
         vector = check_action(action, action_type)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from robopro_eval.transport.recording import MAX_RECORDING, RecordingChannel
-from sim_endpoint.model_source import Channel, EpisodeInfo
+from sim_endpoint.model_source import EpisodeInfo
+from sim_endpoint.remote_model import Channel
 
 MAX_EPISODES = 10
 """Recordings of one process. One finds the difference between two sides; ten show whether it is always the same; with

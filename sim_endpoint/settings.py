@@ -168,6 +168,11 @@ class SimSettings(LinkSettings):
         "reading along",
         group=LINK,
     )
+    pipeline: bool = knob(
+        True,
+        "Send the next request behind a call that returns nothing, rather than wait for its reply first",
+        group=LINK,
+    )
     max_frame_mib: int = knob(
         DEFAULT_MAX_FRAME >> 20,
         "Largest message accepted, MiB",

@@ -30,7 +30,7 @@ from model_endpoint.serving import Service  # noqa: E402
 from robopro_eval.transport.addresses import Address  # noqa: E402
 from robopro_eval.transport.aio import TrioChannel  # noqa: E402
 from robopro_eval.transport.blocking import BlockingChannel  # noqa: E402
-from sim_endpoint.model_source import RemoteModel  # noqa: E402
+from sim_endpoint.remote_model import RemoteModel  # noqa: E402
 from sim_endpoint.settings import Patience  # noqa: E402
 
 FORMATS = ["stock", "json", "binary"]

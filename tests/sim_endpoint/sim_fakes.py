@@ -186,6 +186,9 @@ class FakeSource:
     def get(self, path: str, *, length: bool = False) -> object:
         return self._attributes[path]
 
+    def settle(self) -> None:
+        pass
+
     def close(self, *, goodbye: bool) -> None:
         self.closed.append(goodbye)
         self.fault = PeerGone("closed")
@@ -195,7 +198,9 @@ class ScriptedModel:
     """A model at the other end of a channel without a socket. ``places``: told before the next reply, one by one."""
 
     def __init__(self, answers: dict[str, Any] | None = None) -> None:
-        self.session = ResponderSession(Features("scripted"))
+        methods = frozenset({"get_action", "update_observation_window", "update_obs", "set_language"})
+        self.session = ResponderSession(Features("scripted", methods))
+        self.calls: list[str] = []  # what was called; requests that had to be skipped are none
         self.answers = answers or {}
         self.places: list[tuple[int, int]] = []
         self.deadlines: list[tuple[str, float | None]] = []
@@ -214,9 +219,14 @@ class ScriptedModel:
             assert notice is not None, "every request of ours accepts notices"
             self.inbox.append(body_of(notice))
         self.places = []
+        skipped = self.session.skipped()
+        if skipped is not None:
+            self.inbox.append(body_of(skipped))
+            return
+        self.calls.append(request.cmd)
         answer = self.answers.get(request.cmd)
         if isinstance(answer, PolicyError):
-            self.inbox.append(body_of(self.session.error(str(answer), None, "stale_episode")))
+            self.inbox.append(body_of(self.session.error(str(answer), None, answer.kind or "policy_error")))
         elif answer is not DeadlineExceeded:
             reply = self.session.result(answer, infer_seconds=0.0, queue_seconds=0.0)
             self.inbox.append(body_of(reply))

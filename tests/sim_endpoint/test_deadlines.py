@@ -14,7 +14,8 @@ from framing.session import RequesterSession
 from robopro_eval.console.errors import UsageError
 from robopro_eval.settings.program import parse_program
 from sim_endpoint.cli import main
-from sim_endpoint.model_source import EpisodeInfo, RemoteModel
+from sim_endpoint.model_source import EpisodeInfo
+from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience, SimSettings
 
 
@@ -59,7 +60,7 @@ def test_a_wait_notice_restarts_the_clock_and_is_shown_when_it_changes(lines: li
 
 
 def test_an_unchanged_place_is_repeated_now_and_then(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim_endpoint.model_source.STATUS_EVERY", 0.0)
+    monkeypatch.setattr("sim_endpoint.remote_model.STATUS_EVERY", 0.0)
     model = ScriptedModel()
     model.places = [(2, 4), (2, 4)]
     ready(model, lines)
@@ -84,7 +85,7 @@ def test_a_late_reply_is_never_the_next_action(lines: list[str]) -> None:
 
 
 def test_a_model_that_knows_another_episode_is_left(lines: list[str]) -> None:
-    model = ScriptedModel({"get_action": PolicyError("belongs to episode 'c/1#1'")})
+    model = ScriptedModel({"get_action": PolicyError("belongs to episode 'c/1#1'", kind="stale_episode")})
     source = ready(model, lines)
     source.begin_episode(EpisodeInfo("c/1#2", "t", 1))
     with pytest.raises(ProtocolError, match="refused the request"):

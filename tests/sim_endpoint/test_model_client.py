@@ -21,8 +21,10 @@ from framing.session import BYE, GET, RequesterSession, ResponderSession
 from model_endpoint.dispatcher import Dispatcher
 from model_endpoint.loading import load_face
 from robopro_eval.transport.blocking import BlockingChannel
+from sim_endpoint.local_model import LocalModel
 from sim_endpoint.model_client import ModelClient, RemoteData
-from sim_endpoint.model_source import CallClock, EpisodeInfo, LocalModel, RemoteModel
+from sim_endpoint.model_source import CallClock, EpisodeInfo
+from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience
 
 EPISODE = EpisodeInfo("study/t/c/demo/7#1", "t", 7)
@@ -371,7 +373,7 @@ def test_interrupted_in_the_middle_of_a_call_it_still_says_goodbye(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """What Ctrl-C does: the wait for a reply is left. The reply comes later, is an error, or comes too late."""
-    monkeypatch.setattr("sim_endpoint.model_source.FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr("sim_endpoint.remote_model.FAREWELL_SECONDS", 0.2)
     ours = Ours(dispatcher)
     ours.source.begin_episode(EPISODE)
     real, interrupted = ours.source._channel.receive, iter([True])

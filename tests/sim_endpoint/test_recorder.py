@@ -11,8 +11,9 @@ from sim_fakes import ScriptedModel
 from framing.binary import decode_body
 from framing.session import RequesterSession, WireChoice
 from robopro_eval.transport.recording import Direction, read_recording
-from sim_endpoint.model_source import EpisodeInfo, RemoteModel
+from sim_endpoint.model_source import EpisodeInfo
 from sim_endpoint.recorder import Recorder
+from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience
 
 
