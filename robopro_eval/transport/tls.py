@@ -60,7 +60,6 @@ def server_context(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.
         raise SecurityError(f"a program that listens with TLS needs its certificate and key: set {CERT} and {KEY}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.num_tickets = 0  # nobody resumes, and tickets that are never read turn a close into a reset
     _load_certificate(context, cert, key)
     if ca is not None:
         _load_ca(context, ca)
