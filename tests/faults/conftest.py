@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from counts import EVERY_CHANGE, RELEASE, Counts
 from evaluations import Evaluation, Record
+from release_report import ReleaseReport
 
 SEEDS = tuple(range(30000, 30010))
 """From the range for choosing things; the evaluation range is for final numbers only."""
@@ -23,9 +26,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="the counts of a release; give the path tests/faults with it")
+    parser.addoption(
+        "--release-report",
+        type=Path,
+        metavar="FILE",
+        help="run with the counts of a release and write a table of what was done (only with paths below tests/faults)",
+    )
 
 
-@pytest.fixture
-def counts(request: pytest.FixtureRequest) -> Counts:
-    return RELEASE if request.config.getoption("--full", default=False) else EVERY_CHANGE
+def pytest_configure(config: pytest.Config) -> None:
+    if (path := _release_report(config)) is not None:
+        config.pluginmanager.register(ReleaseReport(path))
+
+
+@pytest.fixture(scope="session")
+def counts(pytestconfig: pytest.Config) -> Counts:
+    return EVERY_CHANGE if _release_report(pytestconfig) is None else RELEASE
+
+
+def _release_report(config: pytest.Config) -> Path | None:
+    path: Path | None = config.getoption("--release-report", default=None)
+    return path

@@ -11,6 +11,7 @@ import numpy as np
 from counts import Counts
 from evaluations import Evaluation, Record, check_whole, wait_until
 from programs import Program
+from release_report import DONE, RecordProperty
 from resources import resources
 
 from framing.session import BYE, Features, RequesterSession, ResponderSession
@@ -110,8 +111,11 @@ def _serve(port: int, requests: int | None) -> None:
             requests = None if requests is None else requests - 1
 
 
-def flat(program: Program, peers: Sequence[Peer], port: int, connections: int) -> None:
-    """Let so many peers come, one after another, and compare what the program holds with what it held before."""
+def flat(program: Program, peers: Sequence[Peer], port: int, connections: int) -> str:
+    """Let so many peers come, one after another, and compare what the program holds with what it held before.
+
+    Returns what was found, for the report.
+    """
     warm_up = int(connections * WARM_UP)
     for number in range(warm_up):
         peers[number % len(peers)](port)
@@ -122,9 +126,17 @@ def flat(program: Program, peers: Sequence[Peer], port: int, connections: int) -
     wait_until(lambda: resources(program.pid).threads <= before.threads, "threads ended", program)
     grown = resources(program.pid).memory - before.memory
     assert grown < LEAK * connections, f"{grown} bytes for {connections} connections"
+    after = resources(program.pid)
+    return (
+        f"{connections} connections of {len(set(peers))} kinds after {warm_up} to warm up; descriptors "
+        f"{before.descriptors} before and {after.descriptors} after, threads {before.threads} and {after.threads}, "
+        f"memory {before.memory / 2**20:.1f} and {after.memory / 2**20:.1f} MiB"
+    )
 
 
-def test_a_listening_model(tmp_path: Path, undisturbed: Sequence[Record], counts: Counts) -> None:
+def test_a_listening_model(
+    tmp_path: Path, undisturbed: Sequence[Record], counts: Counts, record_property: RecordProperty
+) -> None:
     """And afterwards it serves as well as before."""
     evaluation = Evaluation(tmp_path, [30000], "model-server")
     strangers = (knock, half_a_header, garbage, half_a_message)
@@ -138,7 +150,7 @@ def test_a_listening_model(tmp_path: Path, undisturbed: Sequence[Record], counts
     check_whole(evaluation, undisturbed[:1])
 
 
-def test_a_listening_simulator(tmp_path: Path, counts: Counts) -> None:
+def test_a_listening_simulator(tmp_path: Path, counts: Counts, record_property: RecordProperty) -> None:
     """Every model that stays gets a run of its own; those that vanish cost attempts, never the run."""
     evaluation = Evaluation(tmp_path, [30000])
     strangers = (knock, half_a_header, garbage, half_a_message)
@@ -147,5 +159,5 @@ def test_a_listening_simulator(tmp_path: Path, counts: Counts) -> None:
     with evaluation.simulator(*words, MALLOC_ARENA_MAX="1") as sim:
         sim.wait_for("listening on")
         peers = (*strangers, *strangers, model_that_vanishes, model_until_goodbye)
-        flat(sim, peers, evaluation.port, counts.connections)
+        record_property(DONE, flat(sim, peers, evaluation.port, counts.connections))
         model_until_goodbye(evaluation.port)

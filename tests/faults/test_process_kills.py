@@ -7,11 +7,16 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from counts import Counts
 from evaluations import DIRECTIONS, EVENTS, QUERIES, Direction, Evaluation, Record, check_whole, wait_until
-from programs import Program
+from programs import NUDGE, Program
+from release_report import DONE, RecordProperty
+
+from model_endpoint.loading import load_face, load_model
 
 LONGEST_DELAY = 0.1
 """Seconds after an observed event at which a kill may strike: about as long as the robot moves between two queries."""
@@ -50,7 +55,11 @@ class Killer:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_model_killed_in_the_middle_of_episodes(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], counts: Counts
+    direction: Direction,
+    tmp_path: Path,
+    undisturbed: Sequence[Record],
+    counts: Counts,
+    record_property: RecordProperty,
 ) -> None:
     kills, expected = counts.kills, undisturbed[: counts.episodes]
     evaluation = Evaluation(tmp_path, [int(str(line["seed"])) for line in expected], direction)
@@ -67,11 +76,16 @@ def test_a_model_killed_in_the_middle_of_episodes(
     invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
     assert 1 <= len(invalid) <= kills
     assert {line["error"] for line in invalid} == {"peer_gone"}
+    record_property(DONE, f"{kills} kills over {counts.episodes} episodes; {len(invalid)} attempts invalid, run again")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_simulator_killed_in_the_middle_of_episodes(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], counts: Counts
+    direction: Direction,
+    tmp_path: Path,
+    undisturbed: Sequence[Record],
+    counts: Counts,
+    record_property: RecordProperty,
 ) -> None:
     """Started again with EVAL_RESUME_SEEDS=1 every time, beside one model that lives through all of it."""
     kills, expected = counts.kills, undisturbed[: counts.episodes]
@@ -92,3 +106,25 @@ def test_a_simulator_killed_in_the_middle_of_episodes(
         else:
             assert model.is_running(), "a model that listens serves on"
     check_whole(evaluation, expected)
+    invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
+    record_property(DONE, f"{kills} kills over {counts.episodes} episodes; {len(invalid)} attempts invalid, run again")
+
+
+def test_the_policy_would_show_an_episode_that_was_seen_in_part() -> None:
+    """What the comparisons rest on: one observation more or less, or a model never reset, and it acts otherwise."""
+    face = load_face(NUDGE)
+
+    def last_action(*pictures: int, reset: bool = True) -> bytes:
+        model: Any = load_model(face, {})
+        if reset:
+            model.reset_model()
+        for value in pictures:
+            rgb = [np.full((4, 4, 3), value, np.uint8)] * 3
+            model.update_observation_window(rgb, np.zeros(16), np.zeros((3, 3, 4)), np.zeros((3, 3, 3)))
+            action = np.asarray(model.get_action())
+        return action.tobytes()
+
+    whole = last_action(1, 2)
+    assert last_action(1, 2) == whole
+    others = {last_action(2), last_action(2, 2), last_action(2, 1, 2), last_action(1, 2, reset=False)}
+    assert len({whole, *others}) == 5

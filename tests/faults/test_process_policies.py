@@ -10,6 +10,7 @@ import pytest
 from counts import Counts
 from evaluations import DIRECTIONS, Direction, Evaluation, Record, check_whole
 from programs import running
+from release_report import DONE, RecordProperty
 
 FAULTS = "raise@30000,nan@30001,shape@30002,unsendable@30003"
 SENTENCES = {
@@ -22,7 +23,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_policys_own_faults_are_scored_and_cost_nobody_else(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record]
+    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], record_property: RecordProperty
 ) -> None:
     """Four episodes fail, each for its own reason, on one connection that stays open; the fifth is as if alone."""
     seeds = [*SENTENCES, 30004]
@@ -41,11 +42,16 @@ def test_the_policys_own_faults_are_scored_and_cost_nobody_else(
         assert sentence in str(line["reason"])
     assert [line["outcome"] for line in evaluation.attempts()] == ["scored"] * 5
     assert "asked to raise" in str(evaluation.attempts()[0]["traceback"]), "the remote traceback is kept"
+    record_property(DONE, "raised, NaN, wrong shape, not to be sent: 4 failed for these reasons, the fifth undisturbed")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_slow_first_call_does_not_end_a_run(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], counts: Counts
+    direction: Direction,
+    tmp_path: Path,
+    undisturbed: Sequence[Record],
+    counts: Counts,
+    record_property: RecordProperty,
 ) -> None:
     """A policy that compiles in its first call takes longer than any later reply may."""
     evaluation = Evaluation(tmp_path, [30000, 30001], direction)
@@ -56,11 +62,12 @@ def test_a_slow_first_call_does_not_end_a_run(
     check_whole(evaluation, undisturbed[:2])
     assert [line["attempt"] for line in evaluation.metrics()] == [1, 1]
     assert float(str(evaluation.metrics()[0]["model_seconds"])) >= counts.slow_call
+    record_property(DONE, f"first call {counts.slow_call:g} s, later replies may take {later:g} s; one attempt each")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_reply_that_comes_too_late_is_never_taken_for_another(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record]
+    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], record_property: RecordProperty
 ) -> None:
     """What the first call may do, a later one may not: the attempt is invalid and run again on a new connection."""
     evaluation = Evaluation(tmp_path, [30000, 30001], direction)
@@ -68,11 +75,12 @@ def test_a_reply_that_comes_too_late_is_never_taken_for_another(
         assert sim.exit_code() == 0
     check_whole(evaluation, undisturbed[:2])
     assert [(line["seed"], line["error"]) for line in evaluation.attempts()][:2] == [(30000, "deadline"), (30000, None)]
+    record_property(DONE, "one reply 3 s too late; the attempt invalid, the next one equal")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_policy_that_hangs_is_ended_and_a_supervisor_starts_it_again(
-    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record]
+    direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], record_property: RecordProperty
 ) -> None:
     """Seed 30001 hangs once and is scored; seed 30002 hangs always, and is reported after its attempts."""
     evaluation = Evaluation(tmp_path, [30000, 30001, 30002, 30003], direction)
@@ -101,3 +109,4 @@ def test_a_policy_that_hangs_is_ended_and_a_supervisor_starts_it_again(
         (30003, 1, "scored"),
     ]
     assert "coverage" in sim.output, "the rate is printed with its coverage"
+    record_property(DONE, "3 hangs, 3 restarts; one seed scored in its second attempt, one reported after two")

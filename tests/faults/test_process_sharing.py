@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from evaluations import Evaluation, Record, check_whole
 from programs import running
+from release_report import DONE, RecordProperty
 
 FIRST, SECOND = (30000, 30001), (30002, 30003)
 
 
-@pytest.mark.parametrize("sessions", ["", "true"])
-def test_two_simulators_at_one_model(sessions: str, tmp_path: Path, undisturbed: Sequence[Record]) -> None:
+@pytest.mark.parametrize("sessions", ["", "true"], ids=["in turn", "with sessions"])
+def test_two_simulators_at_one_model(
+    sessions: str, tmp_path: Path, undisturbed: Sequence[Record], record_property: RecordProperty
+) -> None:
     """Both find the model at the same moment. Each gets the results it would get alone, whatever the other does."""
     one = Evaluation(tmp_path / "one", FIRST, "model-server")
     two = Evaluation(tmp_path / "two", SECOND, shares_model_of=one, direction="model-server")
@@ -30,6 +33,7 @@ def test_two_simulators_at_one_model(sessions: str, tmp_path: Path, undisturbed:
     owners = [str(line["episode"]).rpartition("/")[2].partition("#")[0] in map(str, FIRST) for line in one.diary()]
     changes = sum(before != after for before, after in itertools.pairwise(owners))
     told = [sim for sim in (sim_one, sim_two) if "waiting in line: place 1" in sim.output]
+    record_property(DONE, f"2 episodes each; the served simulator changed {changes} times")
     if sessions:
         assert changes > 1, "both are served at once"
         assert not told
