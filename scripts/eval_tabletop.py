@@ -60,6 +60,7 @@ class TaskScore:
     seconds_per_episode: float
     sim_seconds: float
     wire_seconds: float | None
+    """All of the calls that is not inference: encoding, the wire itself, queueing."""
     model_seconds: float | None
     failed_seeds: list[int]
 
@@ -253,7 +254,7 @@ def score(task: str, records: Sequence[EpisodeRecord]) -> TaskScore:
         mean_steps=mean([float(r.steps) for r in records]) or 0.0,
         seconds_per_episode=mean([r.wall_seconds for r in records]) or 0.0,
         sim_seconds=mean([r.sim_seconds for r in records]) or 0.0,
-        wire_seconds=mean([r.wire_seconds for r in records]),
+        wire_seconds=mean([None if r.model_seconds is None else r.call_seconds - r.model_seconds for r in records]),
         model_seconds=mean([r.model_seconds for r in records]),
         failed_seeds=[r.seed for r in records if not r.success],
     )

@@ -37,7 +37,9 @@ def record(seed: int, *, success: bool, hard: bool) -> EpisodeRecord:
         episode=seed,
         wall_seconds=2.0,
         sim_seconds=1.5,
-        wire_seconds=0.25,
+        encode_seconds=0.0625,
+        wire_seconds=0.125,
+        queue_seconds=0.0625,
         model_seconds=0.25,
         call_seconds=0.5,
     )
@@ -186,5 +188,5 @@ def test_scores_by_hand_and_never_rounded_up(tmp_path: Path) -> None:
 
 def test_a_time_one_episode_does_not_know_is_not_averaged() -> None:
     records = [record(40000, success=True, hard=True), record(40001, success=True, hard=True)]
-    records[1].wire_seconds = None
+    records[1].model_seconds = None  # a stock model does not tell
     assert eval_tabletop.score("lift_pot", records).wire_seconds is None
