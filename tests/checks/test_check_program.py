@@ -184,9 +184,10 @@ def test_ctrl_c_ends_it_at_once() -> None:
         socket.create_server(("localhost", 0)) as silent,
         eval_check(f"tcp://localhost:{silent.getsockname()[1]}", "--timeout", "600") as check,
     ):
-        silent.accept()
-        check.ctrl_c()
-        assert check.exit_code(20) == 130
+        sock, _ = silent.accept()
+        with sock:
+            check.ctrl_c()
+            assert check.exit_code(20) == 130
     assert check.output == "error: interrupted by Ctrl-C"
 
 
