@@ -36,7 +36,8 @@ from wire_benchmark.processes import Environments
 
 from robopro_eval.console.errors import UsageError, UserError, run_program
 
-ROUNDS, QUICK_ROUNDS = 40, 8
+SITTINGS, ROUNDS = 4, 10
+QUICK_ROUNDS = 8
 QUIET_LOAD = 0.5
 """Programs that want a core before we begin, in the last minute. Both processes of an arm need one of their own."""
 FOREIGN = REPO / ".bench_venv"
@@ -73,9 +74,10 @@ def chosen(names: str, known: Sequence[str], what: str) -> list[str]:
     return [name for name in known if name in wanted]
 
 
-def choose_arms(names: str, foreign: bool) -> list[str]:
+def choose_arms(names: str, foreign: bool, quick: bool) -> list[str]:
     """What to run; without names, what can run here, saying what cannot. Raises UsageError."""
-    arms = chosen(names, list(ARMS), "arm") or list(ARMS)
+    usual = [name for name, arm in ARMS.items() if arm.calls == 1 or not quick]
+    arms = chosen(names, list(ARMS), "arm") or usual
     missing = [] if foreign else [name for name in arms if ARMS[name].foreign]
     if missing and names:
         raise UsageError(f"{', '.join(missing)}: these arms need packages of their own; install them with: {SETUP}")
@@ -98,15 +100,15 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
         yield tick
 
 
-def run(arms: list[str], payloads: list[str], rounds: int, profiled: list[str], to: Path | None) -> None:
+def run(arms: list[str], payloads: list[str], sittings: int, rounds: int, profiled: list[str], to: Path | None) -> None:
     """Measure, print, and write `to` where it is given."""
     about, where = describe(), environments()
     if os.getloadavg()[0] > QUIET_LOAD:
         console.print(f"note: this machine is busy (load {os.getloadavg()[0]:.1f}); times and ratios will be too high")
     results = []
     for payload in payloads:
-        with progress(PAYLOADS[payload].title, rounds * len(arms)) as tick:
-            measured = measure(payload, arms, rounds, where, tick)
+        with progress(PAYLOADS[payload].title, sittings * rounds * len(arms)) as tick:
+            measured = measure(payload, arms, sittings, rounds, where, tick)
         results += measured
         console.print(report.table(payload, measured))
     split = {arm: stages.profile(ARMS[arm], report.FIRST, where) for arm in profiled if arm in arms}
@@ -157,7 +159,9 @@ def describe() -> dict[str, object]:
 def main(
     arms: Annotated[str, typer.Option(help="Comma-separated; default: all that can run here.")] = "",
     payloads: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
-    rounds: Annotated[int | None, typer.Option(min=1, help=f"Turns of every arm (default {ROUNDS}).")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help=f"Turns of every arm in each of {SITTINGS} sittings (default {ROUNDS}).")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The first payload, few rounds.")] = False,
     to: Annotated[Path | None, typer.Option("--json", help="The file of results.", metavar="FILE")] = None,
     profile: Annotated[str, typer.Option(help="Only say where the time of this arm goes.", metavar="ARM")] = "",
@@ -174,9 +178,12 @@ def main(
         elif profile:
             print_profile(profile)
         else:
-            names = choose_arms(arms, environments().foreign is not None)
+            names = choose_arms(arms, environments().foreign is not None, quick)
             kinds = chosen(payloads, list(PAYLOADS), "payload") or ([report.FIRST] if quick else list(PAYLOADS))
-            run(names, kinds, rounds or (QUICK_ROUNDS if quick else ROUNDS), [] if quick else list(stages.ARMS), to)
+            if quick:
+                run(names, kinds, 1, rounds or QUICK_ROUNDS, [], to)
+            else:
+                run(names, kinds, SITTINGS, rounds or ROUNDS, list(stages.ARMS), to)
         return 0
 
     raise typer.Exit(run_program(work))

@@ -17,6 +17,10 @@ class Arm:
     server: str
     foreign: bool = False
     """It needs packages that only the benchmark's own environment has."""
+    calls: int = 1
+    """Requests per step: one with observation and actions, or `update_observation_window` and `get_action`."""
+    policy_ms: int = 0
+    """What the policy takes to think."""
 
 
 ARMS = {
@@ -32,6 +36,10 @@ ARMS = {
         Arm("zeromq", "ZeroMQ REQ/REP with npy, as GR00T", "zeromq", "zeromq", foreign=True),
         Arm("vla-eval", "vla-eval (WebSocket, msgpack)", "vla-eval", "vla-eval", foreign=True),
         Arm("grpc", "pickle over gRPC", "grpc", "grpc", foreign=True),
+        Arm("waiting", "two calls, waiting", "waiting", "eval-model", calls=2),
+        Arm("paired", "two calls, back to back", "paired", "eval-model", calls=2),
+        Arm("waiting-2ms", "two calls, waiting; policy 2 ms", "waiting", "eval-model", calls=2, policy_ms=2),
+        Arm("paired-2ms", "two calls, back to back; policy 2 ms", "paired", "eval-model", calls=2, policy_ms=2),
     )
 }
 """By name, in the order of the table. The first is what the others are divided by."""

@@ -8,11 +8,12 @@ from typing import Protocol
 import numpy as np
 from stock_peer import SimClient
 
-from framing.session import RequesterSession
+from framing.session import RequesterSession, WireChoice
 from robopro_eval.transport.blocking import BlockingChannel
 from robopro_eval.transport.memory import keep_freed_memory
 from robopro_eval.transport.sockets import dial
-from sim_endpoint.model_source import EpisodeInfo, RemoteModel
+from sim_endpoint.model_source import EpisodeInfo
+from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience
 from wire_benchmark.observations import CHUNK_SHAPE, PROPRIO, Observation
 
@@ -71,15 +72,12 @@ class FloorClient:
 class OurClient:
     """What `eval-sim` talks through."""
 
-    def __init__(self, port: int, wire: str) -> None:
+    def __init__(self, port: int, wire: WireChoice, *, pipeline: bool = False) -> None:
         keep_freed_memory()  # as eval-sim does
         channel = BlockingChannel(dial(("127.0.0.1", port)))
-        self._model = RemoteModel(
-            channel,
-            RequesterSession("json" if wire == "json" else "auto"),
-            patience=Patience(STEP_SECONDS, STEP_SECONDS),
-            peer="the model",
-        )
+        patience = Patience(STEP_SECONDS, STEP_SECONDS)
+        session = RequesterSession(wire)
+        self._model = RemoteModel(channel, session, patience=patience, peer="the model", pipeline=pipeline)
         self._model.handshake()
         self._model.begin_episode(EpisodeInfo("benchmark/0#1", "benchmark", 0))
 
@@ -91,6 +89,14 @@ class OurClient:
 
     def close(self) -> None:
         self._model.close(goodbye=True)
+
+
+class TwoCallClient(OurClient):
+    """The same with the step that most policies take: the observation first, then the question."""
+
+    def step(self, observation: Observation) -> object:
+        self._model.call("update_observation_window", observation.args)
+        return self._model.call("get_action")
 
 
 class StockClient:
@@ -108,3 +114,14 @@ class StockClient:
 
     def close(self) -> None:
         self._client.close()
+
+
+def connect(kind: str, port: int, observation: Observation) -> Client:
+    """A client of one of these kinds, connected."""
+    if kind == "floor":
+        return FloorClient(port, observation)
+    if kind == "stock":
+        return StockClient(port)
+    if kind in ("waiting", "paired"):
+        return TwoCallClient(port, "auto", pipeline=kind == "paired")
+    return OurClient(port, "json" if kind == "json" else "auto")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 TINY_STEPS = 20
 
+OWN_KINDS = ("floor", "stock", "auto", "json", "waiting", "paired")
+"""Kinds of client that need nothing but this repository."""
+
 
 class WrongReply(Exception):
     """A reply was not what the policy gives for this observation."""
@@ -26,12 +29,10 @@ class WrongReply(Exception):
 
 def connect(kind: str, port: int, observation: Observation) -> Client:
     """The simulator's side of an arm, connected."""
-    if kind in ("floor", "stock", "auto", "json"):
+    if kind in OWN_KINDS:
         from wire_benchmark import clients
 
-        if kind == "floor":
-            return clients.FloorClient(port, observation)
-        return clients.StockClient(port) if kind == "stock" else clients.OurClient(port, kind)
+        return clients.connect(kind, port, observation)
     from wire_benchmark import foreign
 
     client: Client = foreign.CLIENTS[kind](port)

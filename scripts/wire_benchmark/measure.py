@@ -1,4 +1,4 @@
-"""Rounds: every arm takes a short block of steps, then the next round begins.
+"""Rounds: every arm takes a short block of steps, then the next round begins. Some rounds are a sitting.
 
 Whatever else the machine does hits all arms alike, and a ratio is made of two blocks of the same round. The first step
 of a block is not counted: the arm's data have to come back into the caches first.
@@ -64,48 +64,54 @@ class Result:
 
 
 @dataclass
-class _Running:
-    """One arm while it is measured."""
+class _Sitting:
+    """One arm in one pair of processes. `resident` is what they hold before the first observation."""
 
     pair: Pair
     resident: tuple[int, int]
+    bytes_up: float = 0.0
+    bytes_down: float = 0.0
     block: int = 0
     blocks: list[list[float]] = field(default_factory=list)
     cpu: float = 0.0
-    peak: tuple[int, int] = (0, 0)
-    bytes_up: float = 0.0
-    bytes_down: float = 0.0
+    peaks: tuple[int, int] = (0, 0)
 
 
 def measure(
     payload: str,
     arms: Sequence[str],
+    sittings: int,
     rounds: int,
     environments: Environments,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """Measure `arms` side by side. `tick` is called `rounds * len(arms)` times.
+    """Measure `arms` side by side: `rounds` in each of `sittings`. `tick` is called once for every block.
+
+    Every sitting has fresh processes, because where a process lies in memory and where the system lets it run make it
+    faster or slower for as long as it lives.
 
     Raises ArmFailed if a program fails, a digest differs or a reply is wrong.
     """
-    with ExitStack() as stack:
-        running = []
-        for name in arms:
-            pair = stack.enter_context(Pair(ARMS[name], payload, environments))
-            running.append(_prepare(pair))
-        for turn in range(rounds):
-            first = turn % len(running)  # no arm always follows the same one
-            for one in running[first:] + running[:first]:
-                _take_block(one)
-                tick()
-        floor = next((one for one in running if one.pair.arm.name == FLOOR), None)
-        return [_result(one, payload, floor) for one in running]
+    taken: dict[str, list[_Sitting]] = {name: [] for name in arms}
+    for _ in range(sittings):
+        with ExitStack() as stack:
+            running = [_prepare(stack.enter_context(Pair(ARMS[name], payload, environments))) for name in arms]
+            for turn in range(rounds):
+                first = turn % len(running)  # no arm always follows the same one
+                for one in running[first:] + running[:first]:
+                    _take_block(one)
+                    tick()
+            for name, one in zip(arms, running, strict=True):
+                client, server = one.pair.client.pid, one.pair.server.pid
+                one.peaks = linux.peak(client) - one.resident[0], linux.peak(server) - one.resident[1]
+                taken[name].append(one)
+    return [_result(name, payload, taken[name], taken.get(FLOOR)) for name in arms]
 
 
-def _prepare(pair: Pair) -> _Running:
+def _prepare(pair: Pair) -> _Sitting:
     """Check that the arm carries the observation whole, count its bytes, and choose its block's length."""
     pids = (pair.client.pid, pair.server.pid)
-    one = _Running(pair, (linux.reset_peak(pids[0]), linux.reset_peak(pids[1])))
+    one = _Sitting(pair, (linux.reset_peak(pids[0]), linux.reset_peak(pids[1])))
     seen = pair.client.order("digest")
     if seen["here"] != seen["there"]:
         raise ArmFailed(f"arm {pair.arm.name!r} does not deliver the observation that was sent: {seen}")
@@ -118,7 +124,7 @@ def _prepare(pair: Pair) -> _Running:
     return one
 
 
-def _take_block(one: _Running) -> None:
+def _take_block(one: _Sitting) -> None:
     one.pair.client.order("run", steps=1)
     server = one.pair.cpu_seconds()
     answer = one.pair.client.order("run", steps=one.block)
@@ -126,25 +132,24 @@ def _take_block(one: _Running) -> None:
     one.blocks.append([value / 1e9 for value in _nanoseconds(answer)])
 
 
-def _result(one: _Running, payload: str, floor: _Running | None) -> Result:
-    times = [value for block in one.blocks for value in block]
+def _result(arm: str, payload: str, sittings: Sequence[_Sitting], floors: Sequence[_Sitting] | None) -> Result:
+    blocks = [block for one in sittings for block in one.blocks]
+    times = [seconds for block in blocks for seconds in block]
     ratio = None
-    if floor is not None:
-        pairs = zip(one.blocks, floor.blocks, strict=True)
+    if floors is not None:
+        pairs = zip(blocks, (block for one in floors for block in one.blocks), strict=True)
         ratio = Quartiles.of([statistics.median(ours) / statistics.median(least) for ours, least in pairs])
-    pair = one.pair
-    peaks = (linux.peak(pair.client.pid) - one.resident[0], linux.peak(pair.server.pid) - one.resident[1])
     return Result(
-        arm=pair.arm.name,
+        arm=arm,
         payload=payload,
         steps=len(times),
         seconds=Quartiles.of(times),
         ratio=ratio,
-        cpu_seconds=one.cpu / len(times),
+        cpu_seconds=sum(one.cpu for one in sittings) / len(times),
         array_bytes_up=Observation(PAYLOADS[payload]).nbytes,
-        bytes_up=one.bytes_up,
-        bytes_down=one.bytes_down,
-        peak_bytes=peaks,
+        bytes_up=sittings[0].bytes_up,
+        bytes_down=sittings[0].bytes_down,
+        peak_bytes=(max(one.peaks[0] for one in sittings), max(one.peaks[1] for one in sittings)),
     )
 
 

@@ -160,7 +160,7 @@ class Pair:
             serve = ["wire_benchmark.stages", str(notes["model"]), "model"]
             drive = ["wire_benchmark.stages", str(notes["simulator"]), "simulator"]
         if arm.server == "eval-model":
-            serve += ["--port", "0", "--policy_name", str(POLICY)]
+            serve += ["--port", "0", "--policy_name", str(POLICY), "--overrides", "--compute_ms", str(arm.policy_ms)]
         python = [environments.python(arm), "-m"]
         try:
             self.server = self._start("model", python + serve)

@@ -28,7 +28,7 @@ from wire_benchmark import report, stages  # noqa: E402 - from scripts/, which i
 from wire_benchmark.measure import Quartiles, Result  # noqa: E402
 from wire_benchmark.observations import PAYLOADS, Chunks, Observation, digest  # noqa: E402
 
-OWN_ARMS = ["floor", "binary", "json", "to-stock", "from-stock", "stock"]
+OWN_ARMS = ["floor", "binary", "json", "to-stock", "from-stock", "stock", "waiting", "paired"]
 VIEWS_BYTES = 3 * 240 * 320 * 3 + 20 * 4 + 3 * 3 * 4 * 4 + 3 * 3 * 3 * 4
 CHUNK_BYTES = 30 * 20 * 4
 
@@ -67,6 +67,10 @@ def test_the_bytes_are_those_of_the_payload_as_each_format_writes_them(measured:
     assert (up["floor"], down["floor"]) == (VIEWS_BYTES, CHUNK_BYTES)
     assert VIEWS_BYTES < up["binary"] < VIEWS_BYTES + 2000
     assert CHUNK_BYTES < down["binary"] < CHUNK_BYTES + 500
+    for arm in ("waiting", "paired"):  # a second request and a second reply, both small
+        assert up["binary"] < up[arm] < VIEWS_BYTES + 2500
+        assert down["binary"] < down[arm] < CHUNK_BYTES + 1000
+    assert up["waiting"] < up["paired"]  # the second request names the one that it did not wait for
     for arm in ("json", "to-stock", "from-stock", "stock"):  # base64 is four characters for three bytes
         assert VIEWS_BYTES * 4 / 3 < up[arm] < VIEWS_BYTES * 4 / 3 + 2000
         assert CHUNK_BYTES * 4 / 3 < down[arm] < CHUNK_BYTES * 4 / 3 + 500

@@ -16,12 +16,13 @@ class BenchmarkPolicy:
     def __init__(self, compute: float = 0.0) -> None:
         self._chunks = Chunks()
         self._compute = compute
+        self._window: tuple[object, ...] = ()
 
     def reset_model(self) -> None:
         """Nothing to forget."""
 
     def step(self, *args: object) -> npt.NDArray[np.float32]:
-        """One whole step: the observation's arguments in, the chunk out."""
+        """One whole step in one call: the observation's arguments in, the chunk out."""
         if self._compute:
             until = time.perf_counter() + self._compute
             while time.perf_counter() < until:
@@ -29,6 +30,14 @@ class BenchmarkPolicy:
         proprio = args[1]
         assert isinstance(proprio, np.ndarray)
         return self._chunks.of(proprio)
+
+    def update_observation_window(self, *args: object) -> None:
+        """The first of the two calls that a step takes with most policies."""
+        self._window = args
+
+    def get_action(self) -> npt.NDArray[np.float32]:
+        """The second."""
+        return self.step(*self._window)
 
     def digest(self, *args: object) -> str:
         """The checksum of what arrived."""
