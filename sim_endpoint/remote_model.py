@@ -255,7 +255,8 @@ class RemoteModel:
         """Read the reply to a call that the model did not make because the one before it failed."""
         try:
             with contextlib.suppress(PolicyError):
-                self._session.receive(self._channel.receive(asked.timeout))
+                while isinstance(self._session.receive(self._channel.receive(asked.timeout)), Wait):
+                    pass
         except WireError as error:  # the failure before it is the one to report
             with contextlib.suppress(WireError):
                 self._fail(error)

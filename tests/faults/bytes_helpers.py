@@ -118,11 +118,17 @@ class FaultyModel:
     """
 
     def __init__(
-        self, form: str, faults: dict[str, Fault] | None = None, *, after: int = 0, seconds: float = 5.0
+        self,
+        form: str,
+        faults: dict[str, Fault] | None = None,
+        *,
+        after: int = 0,
+        seconds: float = 5.0,
+        pipeline: bool = False,
     ) -> None:
         here, self.there = tcp_pair()
         self.channel = BlockingChannel(here)
-        self.session = ResponderSession(Features("toy", frozenset({"reset_model", "get_action"})))
+        self.session = ResponderSession(Features("toy", frozenset({"reset_model", "get_action", "update_obs"})))
         self.asked: list[str] = []
         self._stock = form == "stock"
         self._faults, self._after = faults or {}, after
@@ -131,6 +137,7 @@ class FaultyModel:
             RequesterSession("json" if form == "json" else "auto"),
             patience=Patience(seconds, seconds),
             peer="node-b:29761",
+            pipeline=pipeline,
         )
 
     @property
@@ -144,7 +151,8 @@ class FaultyModel:
         body = read_frame(self.there)
         request = self.session.receive(bytearray(in_stock_words(body) if self._stock else body))
         self.asked.append(request.cmd)
-        reply = b"".join(self.session.result(ACTION if request.cmd == "get_action" else None))
+        frame = self.session.skipped() or self.session.result(ACTION if request.cmd == "get_action" else None)
+        reply = b"".join(frame)
         fault = self._faults.get(request.cmd)
         if fault is None or self.asked.count(request.cmd) <= self._after:
             self.there.sendall(reply)
