@@ -301,7 +301,7 @@ def test_a_disturbed_attempt_is_invalid_and_the_seed_is_run_again_with_the_next_
 
 def test_a_goodbye_takes_no_longer_for_a_model_that_never_stops_talking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C has to end the program, also while notices come faster than they are read."""
-    monkeypatch.setattr("sim_endpoint.model_source.FAREWELL_SECONDS", 0.1)
+    monkeypatch.setattr("sim_endpoint.remote_model.FAREWELL_SECONDS", 0.1)
     with FaultyModel("binary", {"__bye__": notices_without_end}) as model:
         begun(model).source.close(goodbye=True)
         assert model.channel.closed
