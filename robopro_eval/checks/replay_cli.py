@@ -110,7 +110,8 @@ def _report(played: Sequence[Played], settings: ReplaySettings) -> int:
     for name, (calls, then, now) in median_seconds(played).items():
         say(f"time       {name}: {1000 * then:.1f} ms recorded, {1000 * now:.1f} ms now (median of {calls})")
     for reason in dict.fromkeys(one.reason for one in played if one.reason):
-        say(f"not asked  {sum(one.reason == reason for one in played)} requests: {reason}")
+        count = sum(one.reason == reason for one in played)
+        say(f"not asked  {count} request{'' if count == 1 else 's'}: {reason}")
     say(f"result     {_tally(played)} (rtol {settings.rtol:g}, atol {settings.atol:g})")
     return EXIT_FAILURE if different else 0
 

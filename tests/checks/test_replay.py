@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,13 +17,14 @@ import stock_peer
 from broken_servers import Connection, GoodServer
 from programs import BIN, NUDGE, Program, clean_environ, free_port
 
+from framing.frames import encode_frame
 from framing.session import Request, RequesterSession
 from policies.echo.deploy_policy import Echo
 from robopro_eval.checks.replay import read_exchanges
 from robopro_eval.checks.replay_cli import main
 from robopro_eval.transport import sockets
 from robopro_eval.transport.blocking import BlockingChannel
-from robopro_eval.transport.recording import RecordingChannel, read_recording
+from robopro_eval.transport.recording import Direction, RecordedFrame, Recording, RecordingChannel, read_recording
 
 REPLAY = [sys.executable, "-m", "robopro_eval.checks.replay_cli"]
 EPISODE = {"id": "cell/30001#1", "task": "lift_pot", "seed": 30001}
@@ -103,6 +106,61 @@ def test_what_is_read_from_a_recording(recording: Path) -> None:
     assert exchanges[0].request.episode == EPISODE
     assert exchanges[5].answer.kind == "policy_error"
     assert all(one.seconds >= 0 for one in exchanges)
+
+
+def frame(arrow: str, seconds: float, **message: object) -> RecordedFrame:
+    return RecordedFrame(Direction(arrow), seconds, memoryview(json.dumps(message).encode()))
+
+
+def upgraded(number: int, cmd: str, **more: object) -> dict[str, Any]:
+    return {"cmd": cmd, "id": number, "accept": ["json", "wait"], "args": [], "kwargs": {}, **more}
+
+
+def test_replies_belong_to_the_requests_in_their_order() -> None:
+    """Two requests back to back, a wait notice, a request that was skipped, and one that was never answered."""
+    frames = (
+        frame(">", 0.0, **upgraded(1, "reset_model")),
+        frame("<", 0.1, wait={"place": 1, "of": 1}, id=1, kind="wait"),
+        frame("<", 0.5, res="reset", id=1, kind="ok"),
+        frame(">", 1.0, **upgraded(2, "update_obs")),
+        frame(">", 1.5, **upgraded(3, "get_action", follows=2)),
+        frame("<", 2.0, res=None, id=2, kind="ok"),
+        frame("<", 4.0, res=[7], id=3, kind="ok"),
+        frame(">", 5.0, **upgraded(4, "update_obs")),
+        frame(">", 5.0, **upgraded(5, "get_action", follows=4)),
+        frame("<", 6.0, error="boom", traceback="", id=4, kind="policy_error"),
+        frame("<", 6.0, error="not called", traceback="", id=5, kind="skipped"),
+        frame(">", 7.0, **upgraded(6, "get_action")),
+    )
+    exchanges = read_exchanges(Recording({}, frames, torn=False, full=False))
+    assert [(one.name, one.answer.value, one.answer.kind, one.seconds) for one in exchanges] == [
+        ("reset_model", "reset", None, 0.5),
+        ("update_obs", None, None, 1.0),
+        ("get_action", [7], None, 2.5),
+        ("update_obs", None, "policy_error", 1.0),
+        ("get_action", None, "skipped", 1.0),
+    ]
+
+
+def test_what_was_skipped_then_is_not_asked_now(tmp_path: Path, replay: Replay) -> None:
+    failing = {"error": "no such method", "traceback": "", "id": 1, "kind": "unknown_method"}
+    skipped = {"error": "not called", "traceback": "", "id": 2, "kind": "skipped"}
+    ours, theirs = socket.socketpair()
+    recorder = RecordingChannel(BlockingChannel(ours), tmp_path / "a", meta={})
+    for request in (upgraded(1, "update_obs"), upgraded(2, "recall", follows=1)):
+        recorder.send(encode_frame(json.dumps(request).encode()), 5)
+    for reply in (failing, skipped):
+        theirs.sendall(b"".join(encode_frame(json.dumps(reply).encode())))
+        recorder.receive(5)
+    recorder.close()
+    theirs.close()
+    with GoodServer() as server:
+        program = replay(tmp_path / "a", f"tcp://localhost:{server.port}")
+    assert program.code == 0, program.output
+    assert lines(program, "result")[0].startswith("1 of 1 replies are the same")
+    assert lines(program, "not asked") == [
+        "1 request: it had been sent behind a request that failed, and was not called"
+    ]
 
 
 def test_the_same_server_says_the_same(recording: Path, replay: Replay) -> None:
@@ -187,8 +245,8 @@ def test_a_stock_server_is_asked_what_it_can_be_asked(recording: Path, replay: R
     assert program.code == 0, program.output
     assert lines(program, "result")[0].startswith("5 of 5 replies are the same")
     assert lines(program, "not asked") == [
-        "1 requests: a stock server has no attributes to read",
-        "1 requests: a stock server closes the connection after an error reply",
+        "1 request: a stock server has no attributes to read",
+        "1 request: a stock server closes the connection after an error reply",
     ]
 
 
