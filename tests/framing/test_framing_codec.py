@@ -122,6 +122,8 @@ def test_from_a_stock_peer_such_a_dict_is_an_array_only_if_its_fields_fit() -> N
         {"data": "x" * 3 * CUT_FROM + '"tail', "more": {"data": LONG + '\\"' + LONG}},
         {"data": "ü🤖" * CUT_FROM},
         {'my"data': LONG},
+        {'my"data': LONG, "data": "@0"},
+        {"data": "@0", 'my"data': LONG},
         {"text": '"data": "' + LONG + '"'},
         {"text": 'a\\"data": "' + LONG + '"', "data": LONG},
         {"data": ["@0", LONG]},
