@@ -294,7 +294,7 @@ async def test_trio_rule_10() -> None:
 
 
 async def turns_of_others_while(receive: Callable[[], Awaitable[object]], times: int) -> int:
-    """How often another task, always ready, runs while `receive` is called `times` times; at most one is not counted."""
+    """How often another task, always ready, runs while `receive` is called `times` times (one may go uncounted)."""
     turns = 0
 
     async def other() -> None:
