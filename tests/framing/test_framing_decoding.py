@@ -134,9 +134,14 @@ def test_bombs_cost_time_and_memory_in_proportion_to_their_size(body: bytes) -> 
     assert peak < 24 * len(body) + (32 << 20)
 
 
-def test_data_is_decoded_straight_from_the_buffer() -> None:
-    """A 12 MiB array out of a 16 MiB body: the array itself, and hardly anything beside it."""
-    body = memoryview(bytearray(numpy_to_json({"rgb": np.zeros(12 << 20, np.uint8)})))
+@pytest.mark.parametrize("before", [0, 48])
+def test_data_is_decoded_straight_from_the_buffer(before: int) -> None:
+    """A 12 MiB array out of a 16 MiB body: the array itself, and hardly anything beside it.
+
+    A frame's body begins a few bytes `before` in its memory, so that it is aligned.
+    """
+    memory = bytearray(before) + numpy_to_json({"rgb": np.zeros(12 << 20, np.uint8)})
+    body = memoryview(memory)[before:]
     tracemalloc.start()
     json_to_numpy(body)
     peak = tracemalloc.get_traced_memory()[1]
