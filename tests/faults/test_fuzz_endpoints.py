@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
-from bytes_helpers import FaultyModel, RawSimulator, framed, served
+from bytes_helpers import FaultyModel, RawSimulator, framed, served, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.binary import decode_body, encode_binary
 from framing.codec import numpy_to_json
-from framing.errors import WireError
+from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, PolicyError, ProtocolError
 
 _ARRAYS = st.sampled_from(
     [np.zeros(3), np.zeros((0, 2)), np.array(1), np.array(["a"]), np.zeros(2000, np.float32), np.array([True])]
@@ -87,6 +87,9 @@ async def _ask_all(requests: list[tuple[str, dict[str, Any]]], begins: bool) -> 
 
 
 # ---------------------------------------------------------------- the simulator
+TOLD = (PolicyError, PeerGone, DeadlineExceeded, ProtocolError, AuthenticationError)
+"""What a call may raise whatever the model does."""
+
 _PLACES = st.sampled_from([1, 1, 2, 10**4000, 0, True])
 _REPLIES = st.fixed_dictionaries(
     {"id": st.sampled_from([3, 3, 3, 2])},
@@ -118,10 +121,31 @@ def test_nonsense_answered_to_the_simulator(form: str, replies: list[tuple[str, 
         source.handshake()
         source.call("reset_model")
         for _ in range(2):
-            with contextlib.suppress(WireError):
+            with contextlib.suppress(*TOLD):
                 source.call("get_action")
         assert source.fault is not None
         assert len(str(source.fault)) < 20_000
         assert model.channel.closed
         assert source.clock.encode_seconds >= 0
         assert all(len(line) < 300 for line in lines)
+
+
+@given(replies=st.lists(st.tuples(st.sampled_from(["json", "binary"]), _REPLIES), min_size=1, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_nonsense_answered_to_two_requests_at_once(replies: list[tuple[str, dict[str, Any]]]) -> None:
+    numbered = [(kind, reply | {"id": 5 + place}) for place, (kind, reply) in enumerate(replies)]
+
+    def answer(model: FaultyModel, _: bytes) -> None:
+        model.there.sendall(b"".join(framed_in(kind, reply) for kind, reply in numbered))
+        model.there.close()
+
+    with FaultyModel("binary", {"update_obs": silent, "get_action": answer}, after=1, pipeline=True) as model:
+        source = model.source
+        source.handshake()
+        for name in ("reset_model", "update_obs", "get_action"):
+            source.call(name)
+        for name in ("update_obs", "get_action", "update_obs", "get_action"):
+            with contextlib.suppress(*TOLD):
+                source.call(name)
+        assert source.fault is not None
+        assert model.channel.closed
