@@ -14,7 +14,7 @@ from robopro_eval.checks.link import announce
 from robopro_eval.checks.report import LivePrinter, as_dict, summary, write
 from robopro_eval.checks.running import run
 from robopro_eval.checks.settings import CheckSettings, name_words
-from robopro_eval.console.errors import EXIT_FAILURE, UserError, run_program
+from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError, run_program
 from robopro_eval.console.streams import note, use_utf8
 from robopro_eval.settings.program import parse_program
 from robopro_eval.transport.errors import TransportError
@@ -48,6 +48,9 @@ def _main(argv: list[str]) -> int:
     settings, _ = parse_program(
         CheckSettings, name_words(argv), os.environ, prog=PROG, description=DESCRIPTION, epilog=EPILOG, has_policy=False
     )
+    report = None if settings.report is None else Path(settings.report)
+    if report is not None and not report.parent.is_dir():
+        raise UsageError(f"--report {report}: there is no folder {report.parent}")
     link = settings.open_link()
     announce(link, note)
     findings: list[Finding] = []
@@ -63,8 +66,8 @@ def _main(argv: list[str]) -> int:
         except TransportError as error:
             raise UserError(str(error)) from error
     printer.finish(findings, summary(bench, findings))
-    if settings.report is not None:
-        write(Path(settings.report), as_dict(bench, findings))
+    if report is not None:
+        write(report, as_dict(bench, findings))
     return EXIT_FAILURE if any(finding.verdict is Verdict.FAIL for finding in findings) else 0
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
+
 from framing.errors import PeerGone, PolicyError
 from framing.session import RESET, Kind
 from robopro_eval.checks.bench import Bench, Talk, clipped
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
 from robopro_eval.checks.sessions import NO_SUCH
+from robopro_eval.checks.values import BIG
 
 MESSAGE = "eval-check asked for this error"
 
@@ -21,6 +24,12 @@ def unknown_method(bench: Bench) -> str:
         error = _error_of(talk, NO_SUCH)
         _check_kind(bench, error, Kind.UNKNOWN_METHOD)
     return f"answered with an error ({clipped(error)})"
+
+
+def big_request(bench: Bench) -> str:
+    with bench.talk() as talk:
+        _error_of(talk, NO_SUCH, np.zeros(BIG, np.uint8))
+    return f"{BIG >> 20} MiB were read, and answered with an error"
 
 
 def connection_survives(bench: Bench) -> str:
@@ -109,6 +118,12 @@ CHECKS = (
         "a request for a method that is not there gets an error reply",
         "answer {error, traceback} (kind unknown_method) instead of closing or ending",
         unknown_method,
+    ),
+    Check(
+        "frame.big_request",
+        f"a request of {BIG >> 20} MiB is read (here one for a method that is not there, so that no policy sees it)",
+        "read until all bytes that the header announced are there, and allow frames of 256 MiB",
+        big_request,
     ),
     Check(
         "error.connection_survives",

@@ -13,6 +13,7 @@ from framing.frames import HEADER
 from framing.messages import BINARY, JSON
 from framing.session import RESET, Peer
 from robopro_eval.checks.bench import (
+    ACCEPTS,
     ECHO,
     ECHO_MARK,
     QUIET_SECONDS,
@@ -105,6 +106,14 @@ def stock_shape(bench: Bench) -> str:
         if set(reply) != {"res"}:
             raise CheckFailed(f"the reply holds the keys {clipped(sorted(reply))} and not res alone")
     return "a request without id gets res alone"
+
+
+def unknown_words(bench: Bench) -> str:
+    with bench.raw() as raw:
+        raw.request({**first_request(), "accept": [*ACCEPTS, "eval_check_format"], "eval_check_key": {"a": [1]}})
+        if "res" not in (reply := raw.reply()):
+            raise CheckFailed(f"answered with an error: {clipped(reply.get('error'))}")
+    return "answered"
 
 
 def split_header(bench: Bench) -> str:
@@ -207,6 +216,13 @@ CHECKS = (
         "a request without id gets exactly what a stock server sends",
         "add id, wire, kind, timing and policy only to replies to requests that carry an id",
         stock_shape,
+        needs=_LISTENS,
+    ),
+    Check(
+        "reply.unknown_words",
+        "a request with a key and a format that nobody knows yet is answered all the same",
+        "ignore keys of a message that you do not know, and words in `accept` that you do not know",
+        unknown_words,
         needs=_LISTENS,
     ),
     Check(

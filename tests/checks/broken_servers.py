@@ -270,6 +270,22 @@ class SendsBinaryUnasked(GoodServer):
         return super().understand(conn, bytearray(body.replace(b'"accept": ["json"', b'"accept": ["binary"')))
 
 
+class RefusesUnknownKeys(GoodServer):
+    def understand(self, conn: Connection, body: bytearray) -> Request:
+        if b"eval_check_key" in body:
+            raise ProtocolError("what is this?")
+        return super().understand(conn, body)
+
+    def serve(self, conn: Connection) -> None:
+        with contextlib.suppress(Exception):
+            super().serve(conn)
+
+
+class AllowsSmallFramesOnly(GoodServer):
+    def is_acceptable(self, size: int) -> bool:
+        return 0 < size <= 1 << 20
+
+
 class IgnoresEmptyFrames(GoodServer):
     def read(self, conn: Connection) -> bytearray | None:
         body = super().read(conn)
@@ -601,6 +617,8 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     DropsWhatItReadAhead: {"frame.two_at_once", "session.back_to_back"},
     ChokesOnBinary: {"binary.request"},
     SendsBinaryUnasked: {"binary.unasked"},
+    RefusesUnknownKeys: {"reply.unknown_words"},
+    AllowsSmallFramesOnly: {"frame.big_request", "values.big_array"},
     IgnoresEmptyFrames: {"frame.empty"},
     BelievesAnyLength: {"frame.oversized"},
     IgnoresBadJson: {"frame.bad_json"},
@@ -627,7 +645,12 @@ BROKEN: dict[type[GoodServer], set[str]] = {
     RefusesAttributes: {"session.attributes"},
     TellsNegativeTimes: {"session.timing"},
     ClosesOnUnknownMethod: {"error.connection_survives"},
-    EndsOnUnknownMethod: {"session.back_to_back", "error.unknown_method", "error.connection_survives"},
+    EndsOnUnknownMethod: {
+        "session.back_to_back",
+        "frame.big_request",
+        "error.unknown_method",
+        "error.connection_survives",
+    },
     SilentAfterPolicyErrors: {"error.policy_survives"},
     HidesTracebacks: {"error.policy_raises"},
     AcceptsAnyArguments: {"error.wrong_arguments"},

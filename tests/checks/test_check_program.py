@@ -153,6 +153,7 @@ def test_the_report_is_what_the_page_describes(tmp_path: Path) -> None:
         (["tcp://localhost:99999"], 2, "'99999' is not a port"),
         (["localhost:1"], 2, "'localhost:1' is not understood; a server is written tcp://HOST:PORT"),
         (["tcp://localhost:1", "--overrides", "--a", "1"], 2, "unknown setting --overrides"),
+        (["tcp://localhost:1", "--report", "/no/such/folder/a.json"], 2, "there is no folder /no/such/folder"),
         (["tcp://localhost:1", "--timeout", "0"], 2, "--timeout"),
         (["tcp://localhost:1", "--link_tls_cert", "a.pem"], 2, "EVAL_LINK_TLS_KEY"),
     ],
