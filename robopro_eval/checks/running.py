@@ -14,9 +14,11 @@ from robopro_eval.transport.errors import TransportError
 RUN_SECONDS = 900.0
 """A whole run takes at most this and one more check: it ends even against a server that is slow without end."""
 
-
 ACCESS_FIX = "set EVAL_LINK_TOKEN (or EVAL_LINK_TOKEN_FILE) and EVAL_LINK_TLS_CERT, _KEY, _CA alike for both programs"
 """Whatever was being checked: the server does not let us in."""
+
+GONE_FIX = "go on listening when a connection has ended; if the server crashed, its own output says why"
+"""Whatever was being checked: nobody listens any more."""
 
 
 def run(bench: Bench, checks: Sequence[Check], *, seconds: float = RUN_SECONDS) -> Iterator[Finding]:
@@ -76,7 +78,7 @@ def _try(bench: Bench, check: Check) -> Finding:
     except TransportError as error:
         if first:
             raise
-        verdict, detail = Verdict.FAIL, str(error)
+        verdict, detail, fix = Verdict.FAIL, str(error), GONE_FIX
     return Finding(check, verdict, detail, fix if verdict is Verdict.FAIL else "", time.monotonic() - began)
 
 

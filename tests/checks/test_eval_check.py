@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -117,3 +118,15 @@ def test_a_check_that_gets_each_reply_just_in_time_still_ends(monkeypatch: pytes
     now += 4.0
     with pytest.raises(CheckFailed, match="longer than 40 s altogether"):
         bench.patience()
+
+
+def test_a_server_that_ends_with_its_first_connection_is_told_to_go_on_listening() -> None:
+    class ServesOnce(GoodServer):
+        def serve_and_close(self, sock: socket.socket) -> None:
+            super().serve_and_close(sock)
+            self.end()
+
+    with ServesOnce() as server:
+        seen = check(server.port)
+    assert [finding.verdict for finding in seen[:2]] == [Verdict.PASS, Verdict.FAIL]
+    assert {finding.verdict for finding in seen[2:]} == {Verdict.SKIPPED}
