@@ -232,6 +232,17 @@ class TestTurnedAway:
         assert b'"error": "this port speaks TLS and nothing else: set EVAL_LINK_TLS_CA' in met.dialed
         assert b'"kind": "auth_required"' in met.dialed
 
+    def test_a_dialer_without_tls_that_asked_already_reads_the_words_and_then_an_end(
+        self, certificates: Certificates, sides: tuple[str, str]
+    ) -> None:
+        dialed, accepted = tcp_pair()
+        with dialed:
+            dialed.sendall(struct.pack(">I", 5000) + b"x" * 5000)
+            SIDES[sides[1]](accepted, certificates.security("localhost", ca=False), True)
+            (size,) = struct.unpack(">I", dialed.recv(4, socket.MSG_WAITALL))
+            assert b"this port speaks TLS and nothing else" in dialed.recv(size, socket.MSG_WAITALL)
+            assert dialed.recv(1) == b"", "an orderly end, no reset that other systems let overtake the words"
+
     def test_a_listener_without_tls(self, certificates: Certificates, sides: tuple[str, str]) -> None:
         met = meet(PLAIN, certificates.security(None, ca=True), sides)
         check(met.listened, ProtocolError, "it speaks TLS, and this end expects plain frames")
