@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import trio
 from bytes_helpers import FaultyModel, RawSimulator, framed, served, silent
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framing.binary import decode_body, encode_binary
@@ -61,7 +61,7 @@ _REQUESTS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["json", "binary"]), _REQUESTS), min_size=1, max_size=5), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nonsense_asked_of_the_model(requests: list[tuple[str, dict[str, Any]]], begins: bool) -> None:
     trio.run(_ask_all, requests, begins)
 
@@ -108,7 +108,7 @@ _REPLIES = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("form", ["stock", "json", "binary"])
 @given(replies=st.lists(st.tuples(st.sampled_from(["json", "binary"]), _REPLIES), min_size=1, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nonsense_answered_to_the_simulator(form: str, replies: list[tuple[str, dict[str, Any]]]) -> None:
     def answer(model: FaultyModel, _: bytes) -> None:
         model.there.sendall(b"".join(framed_in(kind, reply) for kind, reply in replies))
@@ -131,7 +131,7 @@ def test_nonsense_answered_to_the_simulator(form: str, replies: list[tuple[str, 
 
 
 @given(replies=st.lists(st.tuples(st.sampled_from(["json", "binary"]), _REPLIES), min_size=1, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nonsense_answered_to_two_requests_at_once(replies: list[tuple[str, dict[str, Any]]]) -> None:
     numbered = [(kind, reply | {"id": 5 + place}) for place, (kind, reply) in enumerate(replies)]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -116,21 +116,21 @@ def test_real_messages_keep_every_promise(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.binary(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes(name: str, data: bytes) -> None:
     attack(name, data)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=STRUCTURED)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_messages_of_the_right_words_in_the_wrong_places(name: str, data: bytes) -> None:
     attack(name, data if name not in ("json", "binary") else data[1:])
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_real_messages_with_something_wrong(name: str, data: Any) -> None:
     attack(name, data.draw(mutated(name)))
 

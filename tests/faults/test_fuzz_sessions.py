@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -247,4 +247,6 @@ class TwoSessions(RuleBasedStateMachine):
 
 
 TestTwoSessions = TwoSessions.TestCase
-TestTwoSessions.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestTwoSessions.settings = settings(
+    max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
