@@ -107,6 +107,8 @@ def test_a_simulator_killed_in_the_middle_of_episodes(
             assert model.is_running(), "a model that listens serves on"
     check_whole(evaluation, expected)
     invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
+    assert 1 <= len(invalid) <= kills
+    assert {line["error"] for line in invalid} == {"simulator"}, "the next process wrote down who died"
     record_property(DONE, f"{kills} kills over {counts.episodes} episodes; {len(invalid)} attempts invalid, run again")
 
 
