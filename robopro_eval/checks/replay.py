@@ -7,6 +7,7 @@ the other way round.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections import deque
@@ -21,6 +22,9 @@ from framing.session import BYE, GET, RESET, Kind, Peer, Request
 from robopro_eval.checks.bench import Talk, clipped
 from robopro_eval.checks.difference import Difference, Tolerance, differences
 from robopro_eval.transport.recording import Direction, Recording, RecordingError
+
+MAX_SHOWN = 200
+"""Differences told, of one reply and of all: when everything differs, more says no more."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,8 @@ def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Ite
         fresh = False
         if answer.error is not None and talk.session.peer is Peer.STOCK:
             over = "a stock server closes the connection after an error reply"
-        yield Played(exchange, list(compare(exchange, answer, tolerance)), seconds)
+        found = list(itertools.islice(compare(exchange, answer, tolerance), MAX_SHOWN))
+        yield Played(exchange, found, seconds)
 
 
 def compare(exchange: Exchange, now: Answer, tolerance: Tolerance) -> Iterator[Difference]:

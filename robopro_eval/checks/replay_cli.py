@@ -12,7 +12,7 @@ from framing.session import Peer, RequesterSession
 from robopro_eval.checks.bench import FIRST_REPLY_FACTOR, Talk
 from robopro_eval.checks.difference import Tolerance
 from robopro_eval.checks.link import announce
-from robopro_eval.checks.replay import Exchange, Played, median_seconds, play, read_exchanges
+from robopro_eval.checks.replay import MAX_SHOWN, Exchange, Played, median_seconds, play, read_exchanges
 from robopro_eval.checks.settings import ReplaySettings, name_words
 from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError, run_program
 from robopro_eval.console.streams import note, say, use_utf8
@@ -34,9 +34,6 @@ exit codes:
   1    a reply differs, or the server is lost; the last line says what
   2    the command is wrong, or the file is no recording
   130  stopped by Ctrl-C"""
-
-MAX_SHOWN = 200
-"""Differences printed with --all: when everything differs, more says no more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,11 +85,14 @@ def _main(argv: list[str]) -> int:
 def _read(path: Path) -> tuple[Recording, list[Exchange]]:
     try:
         recording = read_recording(path)
-        return recording, read_exchanges(recording)
+        exchanges = read_exchanges(recording)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except RecordingError as error:
         raise UsageError(str(error)) from error
+    if not exchanges:
+        raise UsageError(f"{path} holds no request that was answered")
+    return recording, exchanges
 
 
 def _report(played: Sequence[Played], settings: ReplaySettings) -> int:

@@ -6,7 +6,7 @@ import re
 
 from programs import REPO
 
-from robopro_eval.checks import bench, link, replay_cli, running
+from robopro_eval.checks import bench, link, replay, running
 from robopro_eval.checks.catalogue import CHECKS, as_table
 from robopro_eval.checks.core import Verdict
 from robopro_eval.checks.report import SCHEMA
@@ -38,7 +38,7 @@ def test_numbers_in_the_text_are_the_constants() -> None:
     assert "`--timeout` seconds (10), the first of all six times as long, a whole check four times as long" in PAGE
     assert running.RUN_SECONDS == 15 * 60
     assert link.COME_SECONDS == 300
-    assert replay_cli.MAX_SHOWN == 200
+    assert replay.MAX_SHOWN == 200
     fields = ReplaySettings.model_fields
     assert (fields["rtol"].default, fields["atol"].default) == (1e-4, 1e-6)
     assert "`--rtol 1e-4 --atol 1e-6`" in PAGE

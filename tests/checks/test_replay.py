@@ -20,7 +20,7 @@ from programs import BIN, NUDGE, Program, clean_environ, free_port
 from framing.frames import encode_frame
 from framing.session import Request, RequesterSession
 from policies.echo.deploy_policy import Echo
-from robopro_eval.checks.replay import read_exchanges
+from robopro_eval.checks.replay import MAX_SHOWN, read_exchanges
 from robopro_eval.checks.replay_cli import main
 from robopro_eval.transport import sockets
 from robopro_eval.transport.blocking import BlockingChannel
@@ -224,6 +224,17 @@ def test_all_differences_are_shown_on_request_and_tolerances_hold(recording: Pat
     ]
 
 
+def test_only_so_many_differences_are_shown(recording: Path, replay: Replay) -> None:
+    class Verbose(GoodServer):
+        def changed(self, conn: Connection, request: Request, value: Any) -> object:
+            return {**value, **dict.fromkeys(map(str, range(1000)))} if request.cmd == "echo" else value
+
+    with Verbose() as server:
+        program = replay(recording, f"tcp://localhost:{server.port}", "--all")
+    assert program.code == 1
+    assert len(lines(program, "difference")) == MAX_SHOWN
+
+
 def test_an_error_in_place_of_a_result_is_a_difference(recording: Path, replay: Replay) -> None:
     class Failing(GoodServer):
         def do(self, conn: Connection, request: Request) -> object:
@@ -287,6 +298,7 @@ def test_a_torn_recording_is_played_as_far_as_it_goes(recording: Path, replay: R
     [
         (None, "cannot be read: No such file or directory"),
         (b"PK\x03\x04", "is not a recording"),
+        (b"RPWIRE\0\x01\0\0\0\2{}", "holds no request that was answered"),
         (b"RPWIRE\0\x01\0\0\0\2{}<" + bytes(8) + b"\0\0\0\x0e\0\0\0\x0a" + b'{"res": 1}', "a reply to no request"),
         (
             b"RPWIRE\0\x01\0\0\0\2{}>" + bytes(8) + b"\0\0\0\x07\0\0\0\x03" + b"abc",
