@@ -157,7 +157,9 @@ def describe() -> dict[str, object]:
 
 
 def main(
-    arms: Annotated[str, typer.Option(help="Comma-separated; default: all that can run here.")] = "",
+    arms: Annotated[
+        str, typer.Option(help=f"Comma-separated, of {', '.join(ARMS)}; default: all that can run here.")
+    ] = "",
     payloads: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
     rounds: Annotated[
         int | None, typer.Option(min=1, help=f"Turns of every arm in each of {SITTINGS} sittings (default {ROUNDS}).")
