@@ -13,8 +13,8 @@ from model_endpoint.loading import load_face, load_model
 from model_endpoint.policy import Call, Policy, Seat, answer
 from model_endpoint.settings import HANG_SECONDS, MAX_WAITING, STOP_SECONDS
 from robopro_eval.transport.retry import STATUS_EVERY
-from sim_endpoint.model_client import ModelClient
 from sim_endpoint.local_model import LocalModel
+from sim_endpoint.model_client import ModelClient
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
 

@@ -21,8 +21,8 @@ from model_endpoint.policy import Policy
 from model_endpoint.sessions import Farewell, Session, Tally
 from robopro_eval.transport.aio import TrioChannel
 from robopro_eval.transport.blocking import BlockingChannel
-from sim_endpoint.model_client import ModelClient
 from sim_endpoint.local_model import LocalModel
+from sim_endpoint.model_client import ModelClient
 from sim_endpoint.model_source import EpisodeInfo, ModelSource
 from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience
