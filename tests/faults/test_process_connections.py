@@ -134,23 +134,23 @@ def flat(program: Program, peers: Sequence[Peer], port: int, connections: int) -
     )
 
 
-def test_a_listening_model(
+def test_a_listening_model_holds_nothing_of_those_who_left(
     tmp_path: Path, undisturbed: Sequence[Record], counts: Counts, record_property: RecordProperty
 ) -> None:
     """And afterwards it serves as well as before."""
     evaluation = Evaluation(tmp_path, [30000], "model-server")
-    strangers = (knock, half_a_header, garbage, half_a_message)
+    peers = (knock, half_a_header, garbage, half_a_message, simulator_with_goodbye, simulator_without_goodbye)
     with evaluation.model() as model:
         model.wait_for("listening on")
-        flat(
-            model, [*strangers, simulator_with_goodbye, simulator_without_goodbye], evaluation.port, counts.connections
-        )
+        record_property(DONE, flat(model, peers, evaluation.port, counts.connections))
         with evaluation.simulator() as sim:
             assert sim.exit_code() == 0
     check_whole(evaluation, undisturbed[:1])
 
 
-def test_a_listening_simulator(tmp_path: Path, counts: Counts, record_property: RecordProperty) -> None:
+def test_a_listening_simulator_holds_nothing_of_those_who_left(
+    tmp_path: Path, counts: Counts, record_property: RecordProperty
+) -> None:
     """Every model that stays gets a run of its own; those that vanish cost attempts, never the run."""
     evaluation = Evaluation(tmp_path, [30000])
     strangers = (knock, half_a_header, garbage, half_a_message)

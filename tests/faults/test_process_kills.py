@@ -76,7 +76,9 @@ def test_a_model_killed_in_the_middle_of_episodes(
     invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
     assert 1 <= len(invalid) <= kills
     assert {line["error"] for line in invalid} == {"peer_gone"}
-    record_property(DONE, f"{kills} kills over {counts.episodes} episodes; {len(invalid)} attempts invalid, run again")
+    record_property(
+        DONE, f"{kills} kills, {counts.episodes} episodes; {len(invalid)} attempts invalid and run again; all equal"
+    )
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -109,10 +111,12 @@ def test_a_simulator_killed_in_the_middle_of_episodes(
     invalid = [line for line in evaluation.attempts() if line["outcome"] == "invalid"]
     assert 1 <= len(invalid) <= kills
     assert {line["error"] for line in invalid} == {"simulator"}, "the next process wrote down who died"
-    record_property(DONE, f"{kills} kills over {counts.episodes} episodes; {len(invalid)} attempts invalid, run again")
+    record_property(
+        DONE, f"{kills} kills, {counts.episodes} episodes; {len(invalid)} attempts invalid and run again; all equal"
+    )
 
 
-def test_the_policy_would_show_an_episode_that_was_seen_in_part() -> None:
+def test_the_policy_would_show_an_episode_that_was_seen_in_part(record_property: RecordProperty) -> None:
     """What the comparisons rest on: one observation more or less, or a model never reset, and it acts otherwise."""
     face = load_face(NUDGE)
 
@@ -130,3 +134,4 @@ def test_the_policy_would_show_an_episode_that_was_seen_in_part() -> None:
     assert last_action(1, 2) == whole
     others = {last_action(2), last_action(2, 2), last_action(2, 1, 2), last_action(1, 2, reset=False)}
     assert len({whole, *others}) == 5
+    record_property(DONE, "an observation lost, repeated or more, or no reset: each gives another action")

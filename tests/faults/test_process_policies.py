@@ -22,7 +22,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_policys_own_faults_are_scored_and_cost_nobody_else(
+def test_what_a_policy_does_wrong_is_scored_and_costs_nobody_else(
     direction: Direction, tmp_path: Path, undisturbed: Sequence[Record], record_property: RecordProperty
 ) -> None:
     """Four episodes fail, each for its own reason, on one connection that stays open; the fifth is as if alone."""
