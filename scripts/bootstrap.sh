@@ -108,6 +108,8 @@ missing_packages() {
   fi
   if [[ $want_dev == 1 ]]; then
     command -v ip >/dev/null || echo iproute2
+    # Runs the second implementation of the wire, tests/peers.
+    command -v node >/dev/null || echo nodejs
   fi
 }
 

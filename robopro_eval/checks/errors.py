@@ -42,7 +42,7 @@ def policy_raises(bench: Bench) -> str:
         _check_kind(bench, error, Kind.POLICY_ERROR)
     if MESSAGE not in str(error):
         raise CheckFailed(f"the policy's own words are missing in: {clipped(error)}")
-    if "ValueError" not in (error.remote_traceback or ""):
+    if MESSAGE not in (error.remote_traceback or ""):  # a traceback ends, or begins, with what was raised
         raise CheckFailed("the reply holds no traceback of the policy")
     return "the policy's words and its traceback arrive"
 
@@ -134,7 +134,8 @@ CHECKS = (
     Check(
         "error.policy_raises",
         "what the policy raises arrives with its words and its traceback",
-        "send str(exception) as error and traceback.format_exc() as traceback (kind policy_error)",
+        "send the exception's words as error and its whole stack, traceback.format_exc() in Python, as traceback (kind "
+        "policy_error)",
         policy_raises,
         _ECHO_POLICY,
     ),
