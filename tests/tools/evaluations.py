@@ -67,8 +67,9 @@ class Evaluation:
 
     def simulator(self, *words: str, **variables: str) -> Program:
         """Start the simulator, with more flags and variables of its own. Use it as a context manager."""
-        argv = [BIN / "eval-sim", "--policy_name", NUDGE, *SCENE, "--eval_seed_file", self._seed_file, "--no-video"]
-        argv += ["--port", str(self.port), "--step_lim", str(STEP_LIMIT), "--connect_interval", "0.3"]
+        argv: list[str | Path] = [BIN / "eval-sim", "--policy_name", NUDGE, *SCENE, "--no-video"]
+        argv += ["--eval_seed_file", self._seed_file, "--step_lim", str(STEP_LIMIT)]
+        argv += ["--port", str(self.port), "--connect_interval", "0.3"]
         environ = {"RUNS_ROOT": str(self.runs)}
         if self.direction == "sim-server":
             environ |= {"SIM_AS_SERVER": "1", "SIM_SERVER_BIND": "localhost" if self.sim_host is None else "0.0.0.0"}
@@ -78,7 +79,7 @@ class Evaluation:
 
     def model(self, *words: str, **settings: object) -> Program:
         """Start a model, with more flags; ``settings`` are the nudge policy's."""
-        argv = [BIN / "eval-model", "--policy_name", NUDGE, "--port", str(self.port)]
+        argv: list[str | Path] = [BIN / "eval-model", "--policy_name", NUDGE, "--port", str(self.port)]
         argv += ["--model_client_retry_seconds", "0.3", *words, "--overrides", "--diary", self.diary_file]
         for name, value in settings.items():
             argv += [f"--{name}", str(value)]

@@ -99,7 +99,7 @@ def hosts_on_a_cable(
     with _unjoined_hosts(first, second) as hosts:
         words = [word for host in hosts for word in (host.namespace, host.address)]
         link = [str(delay_ms), str(loss_percent), str(rate_mbit)]
-        argv = [sys.executable, Path(__file__).with_name("tun_link.py"), *words, *link]
+        argv: list[str | Path] = [sys.executable, Path(__file__).with_name("tun_link.py"), *words, *link]
         with Program(argv, reads_commands=True) as program:
             program.wait_for("up")
             yield (*hosts, Cable(program))
