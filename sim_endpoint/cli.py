@@ -120,6 +120,7 @@ class Program:
         self._launch = launch
         self._earlier = results
         self._takes_over = takes_over
+        self._simulator_failed = False
 
     def run(self) -> int:
         """Play, and return the exit code. Raises UserError."""
@@ -197,7 +198,14 @@ class Program:
         spec = prepared.episode_spec(results.path)
         episodes = EpisodeRunner(watch.over(prepared.env), prepared.benchmark, spec, progress.line)
         run = Run(
-            episodes, prepared.plan, results, progress, settings, self._interruption, may_renew=launch is not None
+            episodes,
+            prepared.plan,
+            results,
+            progress,
+            settings,
+            self._interruption,
+            may_renew=launch is not None,
+            simulator_failed=self._simulator_failed,
         )
 
         def go_on_elsewhere(name: str, seconds: float) -> None:
@@ -207,7 +215,9 @@ class Program:
             launch.again(needed.continuation)
 
         with watch.telling(go_on_elsewhere):
-            return run.play(supply)
+            stopped = run.play(supply)
+        self._simulator_failed = run.simulator_failed  # the run of the next model (--serve_forever) is told
+        return stopped
 
 
 def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wall_seconds: float | None) -> None:

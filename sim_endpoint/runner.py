@@ -120,9 +120,12 @@ class Run:
         interruption: Interruption,
         *,
         may_renew: bool = False,
+        simulator_failed: bool = False,
     ) -> None:
-        """`may_renew`: a fault of the simulator ends :meth:`play` with FreshProcessNeeded."""
+        """`may_renew`: what comes after a fault of the simulator is left to a fresh process (FreshProcessNeeded).
+        `simulator_failed`: it did so in an earlier run of this process; afterwards, whether it has done so by now."""
         self._may_renew = may_renew
+        self.simulator_failed = simulator_failed
         self._under_way: AttemptRecord | None = None
         self._start = 0.0
         self._episodes = episodes
@@ -230,15 +233,11 @@ class Run:
         return False
 
     def _invalid(self, supply: ControllerSupply, seed: int, attempt: int, error: EpisodeInvalid, *, last: bool) -> None:
-        """An attempt came to nothing. Raises FreshProcessNeeded if this process is not to be trusted any more."""
+        """An attempt came to nothing."""
         over = last or error.kind in FINAL_FAULTS
         then = "the seed stays without a result" if over else "running it again from its seed"
-        renew = error.kind == "simulator" and self._may_renew
-        self._progress.line(
-            f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}{f'; {FRESH}' if renew else ''}"
-        )
-        if renew:
-            raise FreshProcessNeeded(self._results.continuation)
+        self._progress.line(f"note: seed {seed} attempt {attempt} is invalid ({error}); {then}")
+        self.simulator_failed |= error.kind == "simulator"
         if error.kind in WIRE_FAULTS:
             supply.lost()
 
@@ -279,7 +278,14 @@ class Run:
             )
 
     def _begin(self, position: int, seed: int, attempt: int) -> AttemptRecord:
-        """The record of an attempt that begins, as it is to be read should this process die in it."""
+        """The record of an attempt that begins, as it is to be read should this process die in it.
+
+        Raises FreshProcessNeeded if the simulator of this one is not to be trusted any more. Not before there is
+        something left to play: a run that is over has to part from its model.
+        """
+        if self.simulator_failed and self._may_renew:
+            self._progress.line(f"note: {FRESH}")
+            raise FreshProcessNeeded(self._results.continuation)
         record = AttemptRecord(
             task=self._task,
             seed=seed,

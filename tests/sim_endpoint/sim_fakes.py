@@ -306,6 +306,7 @@ class Rig:
         expert_check: bool = False,
         interruption: Interruption | None = None,
         may_renew: bool = False,
+        simulator_failed: bool = False,
         **settings: Any,
     ) -> str | None:
         plan = SeedPlan(
@@ -317,5 +318,14 @@ class Rig:
             setting = SimSettings(task_name=TASK, **settings)
             progress.resumed(len(self.results.scored), sum(record.success for record in self.results.scored))
             interruption = interruption or Interruption()
-            self.run = Run(self.runner, plan, self.results, progress, setting, interruption, may_renew=may_renew)
+            self.run = Run(
+                self.runner,
+                plan,
+                self.results,
+                progress,
+                setting,
+                interruption,
+                may_renew=may_renew,
+                simulator_failed=simulator_failed,
+            )
             return self.run.play(supply)

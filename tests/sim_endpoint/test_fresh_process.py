@@ -107,7 +107,7 @@ def test_a_crash_or_a_hang_costs_an_attempt(rig: Rig, undisturbed: list[dict[str
     """In both directions of the link too: the model is dialed, or dials, the fresh process."""
     with rig.run("--local", runs="crash", MISHAP="crash") as sim:
         assert sim.exit_code() == 0
-    assert "the device was lost); running it again from its seed; going on in a fresh process" in sim.output
+    assert "the device was lost); running it again from its seed\nnote: going on in a fresh process" in sim.output
     (rig.folder / "mishaps").unlink()
     port = str(free_port())
     model_env = clean_environ(MODEL_AS_CLIENT="1", SIM_SERVER_PORT=port)

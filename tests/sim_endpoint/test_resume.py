@@ -202,7 +202,10 @@ def test_two_programs_never_write_in_one_folder(rig: Rig, tmp_path: Path) -> Non
 
 # ---------------------------------------------------------------- fresh processes
 def test_attempts_of_all_processes_count_against_the_limit(rig: Rig) -> None:
-    """Each plays until its simulator fails; the fifth time is the last for the seed, and the third seed for the run."""
+    """Each plays until its simulator fails; the fifth time is the last for the seed, and the third seed for the run.
+
+    The last of them does not ask for another: the model would wait for it, though the run is over.
+    """
 
     def crash(env: Any, model: Any, observation: Any) -> None:
         rig.env.crash_in = "take_action"
@@ -219,10 +222,19 @@ def test_attempts_of_all_processes_count_against_the_limit(rig: Rig) -> None:
         except FreshProcessNeeded as needed:
             continuations += 1
             before = needed.continuation.attempts_before
-    assert continuations == 15
+    assert continuations == 14
     assert stopped is not None
     assert "3 seeds in a row" in stopped
     assert attempts(rig) == [(seed, number, "invalid") for seed in (1, 2, 3) for number in range(1, 6)]
+    assert rig.run.simulator_failed
+
+
+def test_a_run_begun_behind_a_failed_simulator_is_played_elsewhere(rig: Rig) -> None:
+    """--serve_forever: the next model must not get the simulator that failed the last one."""
+    with pytest.raises(FreshProcessNeeded):
+        rig.play([1], may_renew=True, simulator_failed=True)
+    assert rig.env.setups == []
+    assert attempts(rig) == []
 
 
 @pytest.mark.parametrize("faults", [["simulator"] * 5, ["unstable"]])
