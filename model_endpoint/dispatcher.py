@@ -54,7 +54,8 @@ class Dispatcher:
     offers none. The policy's ``face`` may lend it a ``reset_model``.
 
     Not thread safe and not meant to be: it lives on the policy's thread. Whatever the policy raises comes out as
-    :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``.
+    :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``, also what is no ``Exception`` (a panic of
+    a library written in Rust, asyncio's ``CancelledError``); only a ``KeyboardInterrupt`` stays what it is.
 
     Raises PolicyLoadError when there is no way to reset the policy: without one, an episode would begin with what the
     last one left behind. PolicyError when ``new_session()`` raises.
@@ -107,7 +108,7 @@ class Dispatcher:
             raise TypeError(f"{doing} is no phase of this policy")
         try:
             outputs = list(self._infer(inputs))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._fail(doing, error)
         if len(outputs) != len(inputs):
             raise PolicyError(
@@ -149,7 +150,7 @@ class Dispatcher:
                 )
         try:
             return len(value) if length else to_plain(value, snapshot=self.has_own_session)  # type: ignore[arg-type]
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._fail(f"reading {path!r} of policy {self._name!r}", error)
 
     def begin_episode(self, info: Mapping[str, object]) -> None:
@@ -160,7 +161,7 @@ class Dispatcher:
     def _new_session(self, model: object) -> object:
         try:
             session: object = model.new_session()  # type: ignore[attr-defined]
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             # No verdict on the policy: the episode has not begun, and whoever asked for it begins it again.
             self._fail(f"{self._name}.{NEW_SESSION}()", error, Kind.STALE_EPISODE)
         return session
@@ -169,7 +170,7 @@ class Dispatcher:
         method = self._reset if cmd == RESET else self._method(cmd)
         try:
             return method(*args, **(kwargs or {}))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if isinstance(error, TypeError):
                 self._check_arguments(cmd, method, args, kwargs or {})
             self._fail(f"{self._name}.{cmd}()", error)
@@ -179,7 +180,7 @@ class Dispatcher:
         of the policy that this result still shows, while it is being sent: then arrays are copied here."""
         try:
             return to_plain(value, snapshot=self.has_own_session)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._fail(f"{self._name}.{cmd}()", error)
 
     def _find_reset(self, face: PolicyFace) -> Callable[..., object]:
@@ -253,12 +254,12 @@ class Dispatcher:
             raise PolicyError(
                 f"policy {self._name!r} has no attribute {where!r}{there_is}", kind=Kind.UNKNOWN_METHOD
             ) from None
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._fail(f"reading {where!r} of policy {self._name!r}", error)
         return found
 
     def _fail(self, doing: str, error: BaseException, kind: Kind = Kind.POLICY_ERROR) -> NoReturn:
-        if isinstance(error, PolicyError):
+        if isinstance(error, PolicyError | KeyboardInterrupt):
             raise error
         inner = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own line
         text = "".join(traceback.format_exception(type(error), error, inner or error.__traceback__))

@@ -131,7 +131,9 @@ def load_face(folder: Path) -> PolicyFace:
         if package not in sys.modules:
             _import_package(package, folder)
         module = importlib.import_module(f"{package}.{FACE_FILE.removesuffix('.py')}")
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also what is no Exception, as a panic of a library written in Rust
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
         raise PolicyLoadError(
@@ -145,9 +147,9 @@ def load_model(face: PolicyFace, usr_args: UsrArgs) -> object:
     get_model = face.get_model
     try:
         model = get_model(dict(usr_args))
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise PolicyLoadError(
             f"get_model() of policy {face.name!r} failed: {describe(error)}{_line_in(face.folder, error)}{_hint(error)}"
         ) from error

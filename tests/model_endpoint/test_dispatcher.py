@@ -136,6 +136,32 @@ def test_what_the_policy_raises_comes_with_its_traceback(toy: Dispatcher) -> Non
         toy.call("leave")
 
 
+def test_what_is_no_exception_is_the_policys_fault_too_but_not_ctrl_c() -> None:
+    """A panic in a library written in Rust and asyncio's CancelledError are BaseExceptions."""
+
+    class Panic(BaseException):
+        pass
+
+    class Fragile:
+        def reset_model(self) -> None:
+            raise Panic("index out of range")
+
+        @property
+        def window(self) -> object:
+            raise Panic("unwrap of None")
+
+        def act(self) -> None:
+            raise KeyboardInterrupt
+
+    fragile = Dispatcher(face_with(), Fragile())
+    with pytest.raises(PolicyError, match=r"reset_model\(\) failed: Panic: index out of range"):
+        fragile.call("reset_model")
+    with pytest.raises(PolicyError, match="failed: Panic: unwrap of None"):
+        fragile.get("window")
+    with pytest.raises(KeyboardInterrupt):
+        fragile.call("act")
+
+
 def test_a_type_error_inside_the_policy_is_not_blamed_on_the_arguments() -> None:
     class Confused:
         def reset_model(self) -> None:

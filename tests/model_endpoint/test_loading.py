@@ -174,6 +174,7 @@ def test_after_it_is_repaired_it_loads(write_policy) -> None:
         ("import no_such_library\n", "no_such_library is not installed in this environment"),
         ("def get_model(:\n", r"SyntaxError: .*deploy_policy\.py, line 1"),
         ("import sys\nsys.exit('needs a licence')\n", "SystemExit: needs a licence"),
+        ("class Panic(BaseException): ...\nraise Panic('no such file')\n", "Panic: no such file"),
     ],
 )
 def test_import_faults_name_their_cause(write_policy, source: str, message: str) -> None:
@@ -186,6 +187,11 @@ def test_get_model_that_raises_or_returns_none(write_policy) -> None:
     with pytest.raises(
         PolicyLoadError, match=r"get_model\(\) of policy 'weightless' failed: FileNotFoundError.*line 2"
     ):
+        load_model(face, {})
+    face = load_face(
+        write_policy("panicking", "class Panic(BaseException): ...\ndef get_model(a): raise Panic('torn')\n")
+    )
+    with pytest.raises(PolicyLoadError, match="'panicking' failed: Panic: torn"):
         load_model(face, {})
     face = load_face(write_policy("empty", "def get_model(usr_args):\n    pass\n"))
     with pytest.raises(PolicyLoadError, match="returned None"):
