@@ -73,6 +73,7 @@ def _main(argv: list[str], launch: Launch | None) -> int:
     results = _earlier_results(prepared, continuation)
     if results is not None and continuation is None and len(results.scored) == prepared.plan.episodes:
         say(f"all {prepared.plan.episodes} episodes of this run are in {results.path}")
+        results.finish(planned=prepared.plan.episodes, stopped=None)  # the process before may have died before that
         _report(prepared, results, None, None)
         return 0
     with first_signal_interrupts() as interruption:
@@ -91,7 +92,7 @@ def _earlier_results(prepared: Prepared, continuation: Continuation | None) -> R
     if not prepared.settings.resume_seeds:
         return None
     try:
-        results = prepared.resumed_results(os.environ)
+        results = prepared.resumed_results()
     except NothingToResume as error:
         note(f"note: {error}; starting anew (EVAL_RESUME_SEEDS=1)")
         return None
@@ -169,7 +170,7 @@ class Program:
         try:
             if results is None:
                 supply.current()  # nothing is written for a model that never comes
-                results = prepared.new_results(os.environ)
+                results = prepared.new_results()
             start = time.perf_counter()
             try:
                 with RunProgress(prepared.settings.task_name, planned) as progress:

@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from sim_endpoint.fresh_process import Continuation
 from sim_endpoint.greeting import Door
 from sim_endpoint.recorder import Recorder
 from sim_endpoint.results import MANIFEST, ResultsFolder, environment_facts
-from sim_endpoint.resume import find
+from sim_endpoint.resume import difference, find
 from sim_endpoint.seeds import SeedPlan, plan_seeds
 from sim_endpoint.settings import SimSettings
 
@@ -57,6 +57,8 @@ class Prepared:
     security: LinkSecurity
     video_camera: str | None
     ignored_knobs: tuple[str, ...]
+    environ: Mapping[str, str] = field(repr=False)  # a token may be in it
+    """As a person set it: before a policy or a simulator could add to it."""
 
     @property
     def results_parent(self) -> Path:
@@ -64,7 +66,7 @@ class Prepared:
         root = Path(settings.runs_root).expanduser() / settings.run_name / "eval_result"
         return root / settings.task_name / self.policy / self.config / settings.ckpt_setting
 
-    def manifest(self, environ: Mapping[str, str]) -> dict[str, object]:
+    def manifest(self) -> dict[str, object]:
         """What a run that begins now says of itself."""
         settings = self.settings
         facts: dict[str, object] = {
@@ -85,25 +87,32 @@ class Prepared:
             "usr_args": dict(self.usr_args),
             "ignored_knobs": list(self.ignored_knobs),
         }
-        return facts | environment_facts(environ)
+        return facts | environment_facts(self.environ)
 
-    def new_results(self, environ: Mapping[str, str]) -> ResultsFolder:
+    def new_results(self) -> ResultsFolder:
         """A fresh folder with its manifest. Raises UserError."""
-        return ResultsFolder.create(self.results_parent, self.manifest(environ))
+        return ResultsFolder.create(self.results_parent, self.manifest())
 
-    def resumed_results(self, environ: Mapping[str, str]) -> ResultsFolder:
+    def resumed_results(self) -> ResultsFolder:
         """The newest folder of this very run. Raises NothingToResume, UserError."""
-        wanted = self.manifest(environ)
+        wanted = self.manifest()
         path, manifest = find(self.results_parent, wanted, list(type(self.settings).model_fields))
         manifest |= {name: wanted[name] for name in ("seeds", "seed_source")}  # EVAL_TEST_NUM may have been raised
         return self._reopened(path, manifest, None)
 
     def continued_results(self, continuation: Continuation) -> ResultsFolder:
-        """The folder of the process that this one takes over from. Raises UserError."""
+        """The folder of the process that this one takes over from. Raises UserError, also where a file of settings or
+        seeds was edited meanwhile: the rest of the run would not be played as its beginning was."""
         try:
             manifest = json.loads((continuation.folder / MANIFEST).read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise UserError(f"cannot go on in {continuation.folder}: {error}") from error
+        changed = difference(self.manifest(), manifest, list(type(self.settings).model_fields))
+        if changed is not None:
+            raise UserError(
+                f"cannot go on in {continuation.folder}: {changed} is no longer what it was when the run began; set it "
+                "back and resume with EVAL_RESUME_SEEDS=1"
+            )
         return self._reopened(continuation.folder, manifest, continuation.attempts_before)
 
     def _reopened(self, path: Path, manifest: dict[str, object], attempts_before: int | None) -> ResultsFolder:
@@ -169,6 +178,7 @@ class Prepared:
 
 def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapping[str, str]) -> Prepared:
     """Check names, seeds and policy, and make the environment. Raises UsageError or UserError in one sentence."""
+    environ = dict(environ)
     try:
         benchmark = get_benchmark(settings.benchmark)
         config, scene = choose_config(benchmark, settings.task_name, settings.task_config)
@@ -196,6 +206,7 @@ def prepare(settings: SimSettings, usr_args: Mapping[str, object], environ: Mapp
         security=security,
         video_camera=camera,
         ignored_knobs=tuple(name for name in ROBOPRO_RENDER_KNOBS if _is_on(environ.get(name, ""))),
+        environ=environ,
     )
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from sim_endpoint.results import MANIFEST
 
 PLAN = ("benchmark", "task", "config", "policy", "ckpt_setting", "instruction_type", "expert_check")
-PLAN_SETTINGS = ("step_lim", "collision_metrics")
-KNOB_PREFIXES = ("DXVLA_", "XVLA_")
-"""Variables that change what a policy does on the simulator's side. (What the model's side was told is in its
-provenance, which is not known before it connects.)"""
+PLAN_SETTINGS = ("step_lim", "collision_metrics", "checkpoint_path")
+KNOB_PREFIXES = ("DXVLA_", "XVLA_", "CKPT_NAME")
+"""Variables that change what a policy does on the simulator's side, or loads there with ``--local``. (What the model's
+side was told is in its provenance, which is not known before it connects.)"""
 HARMLESS_KNOBS = frozenset({"DXVLA_VIDEO_CAM"})
 
 
@@ -27,14 +27,13 @@ def find(parent: Path, wanted: Mapping[str, object], own_settings: Sequence[str]
     Raises NothingToResume.
     """
     folders = _by_age(parent)
-    ours = _plan(wanted, own_settings)
     for path, manifest in folders:
-        if _difference(ours, _plan(manifest, own_settings)) is None:
+        if difference(wanted, manifest, own_settings) is None:
             return path, manifest
     if not folders:
         raise NothingToResume(f"nothing to resume below {parent}")
     path, manifest = folders[0]
-    other = _difference(ours, _plan(manifest, own_settings))
+    other = difference(wanted, manifest, own_settings)
     raise NothingToResume(f"nothing to resume: the newest run, {path}, has another {other}")
 
 
@@ -73,11 +72,12 @@ def _plan(manifest: Mapping[str, object], own_settings: Sequence[str]) -> dict[s
     return loaded
 
 
-def _difference(one: Mapping[str, object], other: Mapping[str, object]) -> str | None:
-    """The name of something that differs; None when they are one run.
+def difference(one: Mapping[str, object], other: Mapping[str, object], own_settings: Sequence[str]) -> str | None:
+    """The name of something that makes two manifests those of different runs; None when they are of one.
 
     Of two lists of seeds one may go on where the other ends: EVAL_TEST_NUM was raised or lowered.
     """
+    one, other = _plan(one, own_settings), _plan(other, own_settings)
     for name in sorted(one.keys() | other.keys()):
         here, there = one.get(name), other.get(name)
         if name == "seeds" and isinstance(here, list) and isinstance(there, list):

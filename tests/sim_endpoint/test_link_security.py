@@ -243,7 +243,7 @@ def test_the_token_is_in_no_manifest(tmp_path: Path) -> None:
     settings, usr_args = parse_program(SimSettings, [], environ, prog="eval-sim")
     prepared = prepare(settings, usr_args, environ)
     assert prepared.security.token == TOKEN
-    folder = prepared.new_results(environ)
+    folder = prepared.new_results()
     text = (folder.path / "manifest.json").read_text()
     assert TOKEN.decode() not in text
     assert json.loads(text)["settings_from"]["link_token"] == "environment variable EVAL_LINK_TOKEN"

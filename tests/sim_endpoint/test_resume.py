@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import NUDGE
 from sim_fakes import UNSOLVABLE_SEED, UNSTABLE_SEED, FakeSource, Rig
 
 from framing.errors import PeerGone
 from robopro_eval.console.errors import UserError
 from robopro_eval.records import AttemptRecord, EpisodeRecord, read_jsonl
+from robopro_eval.settings.program import parse_program
 from sim_endpoint.fresh_process import CONTINUE, Continuation, FreshProcessNeeded
+from sim_endpoint.preflight import Prepared, prepare
 from sim_endpoint.results import ResultsFolder
 from sim_endpoint.resume import NothingToResume, find
+from sim_endpoint.settings import SimSettings
 
-OWN = ["port", "task_name"]  # settings of the program, as they stand in usr_args too
+OWN = ["port", "task_name", "checkpoint_path"]  # settings of the program, as they stand in usr_args too
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
@@ -30,7 +34,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
         "expert_check": False,
         "seeds": [1, 2, 3],
         "seed_source": "seeds.txt",
-        "settings": {"step_lim": None, "collision_metrics": True, "port": 29761},
+        "settings": {"step_lim": None, "collision_metrics": True, "checkpoint_path": None, "port": 29761},
         "usr_args": {"port": 29761, "exec_actions": 20},
         "environment": {"DXVLA_ACTION_SMOOTH": "0.7", "DXVLA_VIDEO_CAM": "head", "OMP_NUM_THREADS": "1"},
     }
@@ -64,7 +68,7 @@ def test_the_newest_folder_of_the_same_plan(tmp_path: Path) -> None:
         {"seeds": [1, 2]},
         {"seed_source": "moved/seeds.txt"},
         {"usr_args": {"port": 1, "exec_actions": 20}},
-        {"settings": {"step_lim": None, "collision_metrics": True, "port": 1}},
+        {"settings": {"step_lim": None, "collision_metrics": True, "checkpoint_path": None, "port": 1}},
         {"environment": {"DXVLA_ACTION_SMOOTH": "0.7", "OMP_NUM_THREADS": "8"}},
     ],
 )
@@ -81,9 +85,11 @@ def test_what_may_differ(tmp_path: Path, changes: dict[str, Any]) -> None:
         ({"instruction_type": "seen"}, "instruction_type"),
         ({"expert_check": True}, "expert_check"),
         ({"settings": {"step_lim": 31, "collision_metrics": True}}, "step_lim"),
+        ({"settings": {"step_lim": None, "collision_metrics": True, "checkpoint_path": "other"}}, "checkpoint_path"),
         ({"usr_args": {"port": 29761, "exec_actions": 0}}, "exec_actions"),
         ({"environment": {"DXVLA_ACTION_SMOOTH": "0"}}, "DXVLA_ACTION_SMOOTH"),
         ({"environment": {}}, "DXVLA_ACTION_SMOOTH"),
+        ({"environment": {"DXVLA_ACTION_SMOOTH": "0.7", "CKPT_NAME": "other"}}, "CKPT_NAME"),
     ],
 )
 def test_what_makes_it_another_run(tmp_path: Path, changes: dict[str, Any], name: str) -> None:
@@ -283,6 +289,33 @@ def test_what_a_fresh_process_is_told(tmp_path: Path) -> None:
     assert environ == {"HOME": "/root"}, "what it starts itself is not told"
     assert Continuation.take(environ) is None
     assert Continuation.take({CONTINUE: "x:/tmp"}) is None
+
+
+def test_a_fresh_process_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
+    """It reads the files of settings and seeds again, and somebody may have edited them for the next run."""
+    seeds = tmp_path / "seeds.txt"
+
+    def prepared(listed: str) -> Prepared:
+        seeds.write_text(listed)
+        command = ["--policy_name", str(NUDGE), "--eval_seed_file", str(seeds), "--runs_root", str(tmp_path)]
+        return prepare(*parse_program(SimSettings, command, {}, prog="eval-sim"), {})
+
+    results = prepared("30000 30001").new_results()
+    results.note_peer({"peer": "fake"})
+    results.release()
+    with pytest.raises(UserError, match="seeds is no longer what it was when the run began"):
+        prepared("30000 30002").continued_results(results.continuation)
+    again = prepared("30000 30001").continued_results(results.continuation)
+    assert again.path == results.path
+    assert json.loads((again.path / "manifest.json").read_text())["models"] == [{"peer": "fake"}]
+
+
+def test_whoever_goes_on_says_so_at_once(rig: Rig) -> None:
+    """Killed again before it ends, it must not look like the end of the run before."""
+    rig.results.finish(planned=2, stopped="enough")
+    ResultsFolder.reopen(rig.results.path, {"seeds": [1, 2, 3], "finished": "yesterday"}, None)
+    told = json.loads((rig.results.path / "manifest.json").read_text())
+    assert told == {"seeds": [1, 2, 3], "finished": None}
 
 
 def test_records_of_other_programs_are_read_too(rig: Rig) -> None:
