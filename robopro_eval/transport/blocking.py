@@ -166,19 +166,18 @@ class BlockingChannel:
         poller.poll(None if left is None else milliseconds(left))
 
     def _failed(self, error: OSError, when: str) -> None:
-        """The line broke: read what had already arrived; if that completes no frame, raise."""
-        while True:
-            try:
-                count = self._sock.recv_into(self._decoder.get_buffer())
-            except OSError as told:
-                if tls.tells_why(told):  # a reset has no reason, but the alert that came before it has
-                    error = told
-                break
-            if count == 0:
-                break
-            self._decoder.buffer_updated(count)
-        self._failure = broken(self.peer, self._decoder, error, when)
-        self._sock.close()
+        """The line broke: close it, but read what had already arrived; if that completes no frame, raise."""
+        try:
+            while count := self._sock.recv_into(self._decoder.get_buffer()):
+                self._decoder.buffer_updated(count)
+        except ProtocolError as told:  # what had arrived is not of this protocol
+            self._failure = told
+        except OSError as told:
+            if tls.tells_why(told):  # a reset has no reason, but the alert that came before it has
+                error = told
+        finally:
+            self._sock.close()
+        self._failure = self._failure or broken(self.peer, self._decoder, error, when)
         if not self._decoder.has_frame:
             raise self._failure
 

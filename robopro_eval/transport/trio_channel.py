@@ -132,17 +132,20 @@ class TrioChannel:
         return body
 
     async def _failed(self, error: OSError, when: str) -> None:
-        """The line broke: read what had already arrived; if that completes no frame, raise."""
+        """The line broke: close it, but read what had already arrived; if that completes no frame, raise."""
         if self._closed:  # by another task of ours
             self._check_open()
         try:
             while await self._line.receive_buffered(self._decoder):
                 pass
+        except ProtocolError as told:  # what had arrived is not of this protocol
+            self._failure = told
         except OSError as told:
             if tls.tells_why(told):  # a reset has no reason, but the alert that came before it has
                 error = told
-        self._failure = broken(self.peer, self._decoder, error, when)
-        await self._close()
+        finally:
+            await self._close()
+        self._failure = self._failure or broken(self.peer, self._decoder, error, when)
         if not self._decoder.has_frame:
             raise self._failure
 

@@ -220,6 +220,26 @@ def test_a_failing_send_with_nothing_to_read_is_reported_at_once() -> None:
         assert channel.closed
 
 
+NONSENSE = b"\xff\xff\xff\xff"
+"""A header that nobody of this protocol sends."""
+
+
+@pytest.mark.parametrize("words", [[], [b'{"error": "why"}']])
+def test_rule_10_a_failing_send_with_nonsense_to_read_closes_the_channel_too(words: list[bytes]) -> None:
+    with channel_and_socket() as (channel, peer):
+        peer.sendall(b"".join(map(frame, words)) + NONSENSE)
+        reset(peer)
+        with contextlib.ExitStack() as stack:
+            if not words:
+                stack.enter_context(pytest.raises(ProtocolError, match=r"4096\.0 MiB"))
+            channel.send(encode_frame([BIG] * 4), 5)
+        assert channel.closed
+        for body in words:
+            assert bytes(channel.receive(5)) == body
+        with pytest.raises(ProtocolError, match=r"4096\.0 MiB"):
+            channel.receive(5)
+
+
 def test_a_receive_that_was_interrupted_goes_on_where_it_was() -> None:
     """Ctrl-C: the reply that is owed can still be taken, and goodbye said."""
 
@@ -290,6 +310,23 @@ async def test_trio_rule_10() -> None:
         await channel.send(encode_frame([BIG] * 4), 5)
     assert bytes(await channel.receive(5)) == b'{"error": "why"}'
     with pytest.raises(PeerGone, match="vanished"):
+        await channel.receive(5)
+
+
+@pytest.mark.parametrize("words", [[], [b'{"error": "why"}']])
+async def test_trio_rule_10_with_nonsense_to_read(words: list[bytes]) -> None:
+    left, right = tcp_pair()
+    channel = TrioChannel(trio.socket.from_stdlib_socket(left))
+    right.sendall(b"".join(map(frame, words)) + NONSENSE)
+    reset(right)
+    with contextlib.ExitStack() as stack:
+        if not words:
+            stack.enter_context(pytest.raises(ProtocolError, match=r"4096\.0 MiB"))
+        await channel.send(encode_frame([BIG] * 4), 5)
+    assert channel.closed
+    for body in words:
+        assert bytes(await channel.receive(5)) == body
+    with pytest.raises(ProtocolError, match=r"4096\.0 MiB"):
         await channel.receive(5)
 
 
