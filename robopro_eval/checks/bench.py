@@ -6,16 +6,18 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from framing.binary import decode_body, encode_binary
 from framing.codec import numpy_to_json
 from framing.decoding import Wire
-from framing.errors import DeadlineExceeded, PeerGone, PolicyError, WireError
+from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, PolicyError, WireError
 from framing.frames import Buffer, encode_frame
 from framing.messages import BINARY, JSON, WAIT
 from framing.session import BYE, RESET, Features, Peer, Reply, RequesterSession, Wait, WireChoice
 from robopro_eval.checks.core import CheckFailed, Skipped
 from robopro_eval.checks.link import Link, ProbeChannel
+from robopro_eval.console.streams import note
 from robopro_eval.transport.errors import TransportError
 from robopro_eval.transport.security import LinkSecurity
 
@@ -41,6 +43,8 @@ ACCEPTS = [BINARY, JSON, WAIT]
 
 ECHO, ECHO_MARK = "echo", "eval_check_methods"
 
+Greeting = TypeVar("Greeting")
+
 
 @dataclass
 class Known:
@@ -65,9 +69,9 @@ class Talk:
     def __init__(self, channel: ProbeChannel, session: RequesterSession, patience: Callable[[], float]) -> None:
         self.channel = channel
         self.session = session
+        self.patience = patience
         self.last_body: Buffer = b""
         self.last_was_error = False
-        self._patience = patience
 
     def call(self, name: str, *args: object, **kwargs: object) -> Wire:
         """What the server replies. Raises PolicyError for an error reply, and the other WireErrors."""
@@ -82,16 +86,16 @@ class Talk:
         episode: Mapping[str, object] | None = None,
     ) -> Wire:
         """The same, with the arguments as a session takes them."""
-        self.channel.send(self.session.request(name, args, kwargs, episode=episode), self._patience())
+        self.channel.send(self.session.request(name, args, kwargs, episode=episode), self.patience())
         return self.answer()
 
     def ask(self, name: str, *args: object) -> None:
         """Send a request; the reply is due."""
-        self.channel.send(self.session.request(name, args), self._patience())
+        self.channel.send(self.session.request(name, args), self.patience())
 
     def answer(self) -> Wire:
         """The reply that is due, however often the server says before that it has to wait."""
-        limit = time.monotonic() + self._patience()
+        limit = time.monotonic() + self.patience()
         waits: Wait | None = None
         while True:
             try:
@@ -114,11 +118,11 @@ class Talk:
         """A reply or wait notice within `seconds`; None if neither came, and both can still come."""
         if not self.channel.has_news(seconds):
             return None
-        return self.session.receive(self.channel.receive(self._patience()))
+        return self.session.receive(self.channel.receive(self.patience()))
 
     def read(self, path: str, *, length: bool = False) -> Wire:
         """An attribute of the policy, or its length; only from an upgraded server."""
-        self.channel.send(self.session.get(path, length=length), self._patience())
+        self.channel.send(self.session.get(path, length=length), self.patience())
         return self.answer()
 
     def is_over(self) -> bool:
@@ -131,11 +135,39 @@ class Talk:
         """Part as an upgraded server expects it, or simply close. Never raises for what the server does."""
         with contextlib.suppress(WireError, CheckFailed):
             if self.session.peer is Peer.OURS and not self.channel.closed:
-                self.channel.send(self.session.bye(), self._patience())
+                self.channel.send(self.session.bye(), self.patience())
                 while self.session.ending is None:
                     with contextlib.suppress(PolicyError):
-                        self.session.receive(self.channel.receive(self._patience()))
+                        self.session.receive(self.channel.receive(self.patience()))
         self.channel.close()
+
+
+def meet(link: Link, seconds: float, greet: Callable[[Talk], Greeting]) -> tuple[Talk, Greeting]:
+    """The first conversation of all, and what `greet` got out of its first request, for which it has `seconds`.
+
+    Whoever dials us and goes before that, a port scan say, or is turned away, was not the model: the wait goes on.
+    """
+    while True:
+        try:
+            channel = link.open()
+            # The time begins only now: somebody may have been waited for.
+            talk = Talk(channel, RequesterSession(), _until(time.monotonic() + seconds))
+            try:
+                greeting = greet(talk)
+            except BaseException:
+                channel.close()
+                raise
+        except (PeerGone, AuthenticationError) as error:
+            if link.listens:
+                raise
+            note(f"{clipped(error)}; still waiting for a model")
+        else:
+            link.met()
+            return talk, greeting
+
+
+def _until(limit: float) -> Callable[[], float]:
+    return lambda: max(0.0, limit - time.monotonic())
 
 
 class Raw:
@@ -244,13 +276,14 @@ class Bench:
             with self.talk(wire) as talk:
                 yield name, talk
 
-    def meet(self) -> Talk:
-        """The very first conversation: nothing is known yet, and the first reply may take longer."""
-        self._until = time.monotonic() + FIRST_REPLY_FACTOR * self.seconds
-        talk = Talk(self.link.open(), RequesterSession(), lambda: max(0.0, self._until - time.monotonic()))
+    def meet(self) -> tuple[Talk, Wire]:
+        """The very first conversation, and the result of its first `reset_model`; nothing is known yet."""
+        talk, result = meet(self.link, FIRST_REPLY_FACTOR * self.seconds, lambda talk: talk.call(RESET))
+        self.begin_check()
+        talk.patience = self.patience
         if not self.link.listens:
-            self._shared = Talk(talk.channel, talk.session, self.patience)
-        return talk
+            self._shared = talk
+        return talk, result
 
     def serves_next(self) -> None:
         """Raises CheckFailed unless a new connection is answered as it should be, a moment after what came before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -69,6 +70,9 @@ class Link(Protocol):
         Raises TransportError, WireError; Skipped where no more can be had.
         """
 
+    def met(self) -> None:
+        """The server has answered: from now on a connection is awaited only as long as a redial takes."""
+
     def close(self) -> None: ...
 
 
@@ -87,6 +91,8 @@ class DialedLink:
         attempts, self._attempts = self._attempts, 1
         sock = dial(self._address, attempts=attempts, interval=DIAL_EVERY, name_attempts=1, timeout=DIAL_SECONDS)
         return _admitted(sock, self.security if security is None else security, self.name, host=self._address.host)
+
+    def met(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -107,17 +113,21 @@ class AcceptedLink:
         self.host, self.port = address.host, bound_address(self._listener).port
         self.security = security
         self._wait = wait
-        self._seen = False
+        self._until = time.monotonic() + wait
+        self._met = False
 
     def open(self, security: LinkSecurity | None = None) -> ProbeChannel:
+        left = max(0.0, self._until - time.monotonic())
         try:
-            sock, _ = accept(self._listener, timeout=REDIAL_SECONDS if self._seen else self._wait)
+            sock, _ = accept(self._listener, timeout=REDIAL_SECONDS if self._met else left)
         except NobodyCame:
-            if self._seen:
+            if self._met:
                 raise Skipped("the model's connection is over, and it did not dial again") from None
-            raise
-        self._seen = True
+            raise NobodyCame(f"no model dialed port {self.port} within {self._wait:g} s") from None
         return _admitted(sock, self.security if security is None else security, self.name)
+
+    def met(self) -> None:
+        self._met = True
 
     def close(self) -> None:
         self._listener.close()

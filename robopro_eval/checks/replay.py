@@ -21,7 +21,7 @@ from framing.messages import read_upgraded, stock_args
 from framing.session import BYE, GET, RESET, Kind, Peer, Request
 from robopro_eval.checks.bench import Talk, clipped
 from robopro_eval.checks.difference import Difference, Tolerance, differences
-from robopro_eval.transport.recording import Direction, Recording, RecordingError
+from robopro_eval.transport.recording import Direction, RecordedFrame, Recording, RecordingError
 
 MAX_SHOWN = 200
 """Differences told, of one reply and of all: when everything differs, more says no more."""
@@ -38,19 +38,27 @@ class Answer:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One recorded request, its reply, and how many seconds that took."""
+    """One recorded request, its reply, and how many seconds that took. `name` is for people.
+
+    Both are read from the file anew each time, so that a recording of hundreds of megabytes never lies in memory.
+    """
 
     number: int
-    request: Request
-    answer: Answer
-    seconds: float
+    name: str
+    sent: RecordedFrame
+    received: RecordedFrame
 
     @property
-    def name(self) -> str:
-        """For people: the method, or the attribute that was read."""
-        if self.request.cmd == GET and self.request.args:
-            return f"attribute {self.request.args[0]!s}"
-        return self.request.cmd
+    def request(self) -> Request:
+        return _read_request(decode_body(self.sent.body))
+
+    @property
+    def answer(self) -> Answer:
+        return _read_answer(decode_body(self.received.body))
+
+    @property
+    def seconds(self) -> float:
+        return self.received.seconds - self.sent.seconds
 
 
 @dataclass(frozen=True)
@@ -69,69 +77,87 @@ def read_exchanges(recording: Recording) -> list[Exchange]:
     Raises RecordingError if a frame is no message, or a reply has no request.
     """
     exchanges: list[Exchange] = []
-    owed: deque[tuple[Request, float]] = deque()
+    owed: deque[tuple[str, RecordedFrame]] = deque()
     for number, frame in enumerate(recording.frames, start=1):
         try:
             message = decode_body(frame.body)
-            if not isinstance(message, dict):
-                raise ProtocolError("it is no object")
             if frame.direction is Direction.SENT:
-                owed.append((_read_request(message), frame.seconds))
+                owed.append((_name(_read_request(message)), frame))
                 continue
+            _read_answer(message)
         except ProtocolError as error:
             raise RecordingError(f"frame {number} of the recording is no message: {error}") from error
-        if "wait" in message:
+        if "wait" in _members(message):
             continue
         if not owed:
             raise RecordingError(f"frame {number} of the recording is a reply to no request")
-        request, asked = owed.popleft()
-        if request.cmd != BYE:
-            exchanges.append(Exchange(len(exchanges) + 1, request, _read_answer(message), frame.seconds - asked))
+        name, sent = owed.popleft()
+        if name != BYE:
+            exchanges.append(Exchange(len(exchanges) + 1, name, sent, frame))
     return exchanges
 
 
-def _read_request(message: dict[str, Wire]) -> Request:
-    cmd = message.get("cmd")
+def _name(request: Request) -> str:
+    """The method, or the attribute that was read."""
+    return f"attribute {request.args[0]!s}" if request.cmd == GET and request.args else request.cmd
+
+
+def _members(message: Wire) -> dict[str, Wire]:
+    if not isinstance(message, dict):
+        raise ProtocolError("it is no object")
+    return message
+
+
+def _read_request(message: Wire) -> Request:
+    members = _members(message)
+    cmd = members.get("cmd")
     if not isinstance(cmd, str):
         raise ProtocolError("a request names no method")
-    return read_upgraded(cmd, message) if "id" in message else Request(cmd, stock_args(message.get("obs")))
+    return read_upgraded(cmd, members) if "id" in members else Request(cmd, stock_args(members.get("obs")))
 
 
-def _read_answer(message: dict[str, Wire]) -> Answer:
+def _read_answer(body: Wire) -> Answer:
+    message = _members(body)
     if "error" not in message:
         return Answer(message.get("res"))
     kind = message.get("kind")
     return Answer(error=str(message["error"]), kind=kind if isinstance(kind, str) else None)
 
 
-def play(talk: Talk, exchanges: Sequence[Exchange], tolerance: Tolerance) -> Iterator[Played]:
-    """Ask everything again, in order, over a fresh connection. What cannot be asked of this peer is said to be so.
+def introduce(talk: Talk) -> tuple[Answer, float]:
+    """What a fresh connection begins with: `reset_model`. The answer, and in how many seconds it came."""
+    return _timed(talk, Request(RESET))
+
+
+def play(
+    talk: Talk, introduction: tuple[Answer, float], exchanges: Sequence[Exchange], tolerance: Tolerance
+) -> Iterator[Played]:
+    """Ask everything again, in order, after `introduce`. What cannot be asked of this peer is said to be so.
 
     Raises WireError (not PolicyError) when the server is lost.
     """
-    introduction, introduced_in = _timed(talk, Request(RESET))
     # Whether the policy is freshly reset: then a stock server need not be reset again.
     fresh, over = True, ""
     for index, exchange in enumerate(exchanges):
         request = exchange.request
-        reason = over or _cannot_ask(talk, exchange)
+        then = exchange.answer
+        reason = over or _cannot_ask(talk, request, then)
         if reason:
             yield Played(exchange, None, reason=reason)
             continue
         if request.cmd == RESET and fresh and (talk.session.peer is Peer.STOCK or _is_introduction(index, request)):
-            answer, seconds = introduction, introduced_in
+            answer, seconds = introduction
         else:
             answer, seconds = _timed(talk, request)
         fresh = False
         if answer.error is not None and talk.session.peer is Peer.STOCK:
             over = "a stock server closes the connection after an error reply"
-        found = list(itertools.islice(compare(exchange, answer, tolerance), MAX_SHOWN))
+        found = list(itertools.islice(compare(then, answer, tolerance), MAX_SHOWN))
         yield Played(exchange, found, seconds)
 
 
-def compare(exchange: Exchange, now: Answer, tolerance: Tolerance) -> Iterator[Difference]:
+def compare(then: Answer, now: Answer, tolerance: Tolerance) -> Iterator[Difference]:
     """Where the reply now is not the reply then."""
-    then = exchange.answer
     if then.error is None and now.error is None:
         yield from differences(then.value, now.value, "res", tolerance)
     elif then.error is None:
@@ -163,9 +189,8 @@ def _is_introduction(index: int, request: Request) -> bool:
     return index == 0 and request.episode is None
 
 
-def _cannot_ask(talk: Talk, exchange: Exchange) -> str:
-    request = exchange.request
-    if exchange.answer.kind == Kind.SKIPPED:
+def _cannot_ask(talk: Talk, request: Request, then: Answer) -> str:
+    if then.kind == Kind.SKIPPED:
         return "it had been sent behind a request that failed, and was not called"
     if talk.session.peer is Peer.OURS:
         return ""

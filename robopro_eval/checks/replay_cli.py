@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from framing.errors import WireError
-from framing.session import Peer, RequesterSession
-from robopro_eval.checks.bench import FIRST_REPLY_FACTOR, Talk
+from framing.session import Peer
+from robopro_eval.checks.bench import FIRST_REPLY_FACTOR, Talk, meet
 from robopro_eval.checks.difference import Tolerance
 from robopro_eval.checks.link import announce
-from robopro_eval.checks.replay import MAX_SHOWN, Exchange, Played, median_seconds, play, read_exchanges
+from robopro_eval.checks.replay import MAX_SHOWN, Exchange, Played, introduce, median_seconds, play, read_exchanges
 from robopro_eval.checks.settings import ReplaySettings, name_words
 from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError, run_program
 from robopro_eval.console.streams import note, say, use_utf8
@@ -59,23 +59,21 @@ def _main(argv: list[str]) -> int:
     link = settings.open_link()
     announce(link, note)
     try:
-        channel = link.open()
+        talk, introduction = meet(link, settings.timeout * FIRST_REPLY_FACTOR, introduce)
     except (TransportError, WireError) as error:  # nobody there, or we are not let in
         raise UserError(str(error)) from error
     finally:
         link.close()
-    patience = settings.timeout * FIRST_REPLY_FACTOR
-    talk = Talk(channel, RequesterSession(), lambda: patience)
+    talk.patience = lambda: settings.timeout
     played: list[Played] = []
     try:
-        for one in play(talk, exchanges, Tolerance(settings.rtol, settings.atol)):
+        for one in play(talk, introduction, exchanges, Tolerance(settings.rtol, settings.atol)):
             played.append(one)
-            patience = settings.timeout
     except WireError as error:
-        where = f"request {len(played) + 1} ({exchanges[len(played)].name})" if played else "the first request"
+        where = f"request {len(played) + 1} ({exchanges[len(played)].name})"
         raise UserError(f"the server was lost at {where}: {error}; {_tally(played)}") from error
     except BaseException:
-        channel.close()
+        talk.channel.close()
         raise
     talk.bye()
     say(f"server     {link.name}, {_peer(talk)}")

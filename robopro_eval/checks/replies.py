@@ -31,11 +31,12 @@ SPLIT_PAUSE = 0.05
 
 
 def first_reply(bench: Bench) -> str:
-    talk = bench.meet()
     try:
-        result = talk.call(RESET)
+        talk, result = bench.meet()
     except PolicyError as error:
         raise CheckFailed(f"{RESET} was answered with an error: {clipped(error)}") from error
+    except DeadlineExceeded as error:
+        raise CheckFailed(f"{error}: no server of this protocol, or a policy that needs a longer --timeout") from error
     known = bench.known
     known.peer, known.features = talk.session.peer, talk.session.features
     message = decode_body(talk.last_body)

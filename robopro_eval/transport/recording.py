@@ -25,6 +25,7 @@ import contextlib
 import enum
 import json
 import math
+import mmap
 import os
 import struct
 import time
@@ -174,8 +175,13 @@ class RecordingChannel:
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording in a file, as far as it goes. Raises OSError, and RecordingError for what is no recording."""
-    data = memoryview(path.read_bytes())
+    """The recording in a file, as far as it goes. Raises OSError, and RecordingError for what is no recording.
+
+    The bodies of its frames are views of the file, which is read as they are looked at.
+    """
+    with path.open("rb") as file:
+        is_empty = os.fstat(file.fileno()).st_size == 0  # that cannot be mapped
+        data = memoryview(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     start = len(MAGIC) + _LENGTH.size
     if bytes(data[: len(MAGIC)])[:-1] != MAGIC[:-1]:
         raise RecordingError(f"{path} is not a recording of eval-sim --record")

@@ -113,8 +113,11 @@ def test_a_model_that_dials_is_checked_and_told_goodbye(tmp_path: Path) -> None:
 
 
 def test_a_stock_model_that_dials_is_checked_until_its_first_error(tmp_path: Path) -> None:
+    """A stranger has come and gone before."""
     with eval_check("--listen", "0", "--report", tmp_path / "a.json", "--method", "echo") as check:
         port = int(check.wait_for("waiting for a model to dial port").split()[-2])
+        socket.create_connection(("localhost", port)).close()
+        check.wait_for("still waiting for a model")
         stock_peer.model_dialing(Echo(), "localhost", port)
         assert check.exit_code() == 0, check.output
     report = json.loads((tmp_path / "a.json").read_text("utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,10 +12,10 @@ import stock_peer
 from broken_servers import BROKEN, GoodServer
 
 from policies.echo.deploy_policy import Echo
-from robopro_eval.checks.bench import Bench
+from robopro_eval.checks.bench import Bench, meet
 from robopro_eval.checks.catalogue import CHECKS
 from robopro_eval.checks.core import CheckFailed, Finding, Verdict
-from robopro_eval.checks.link import DialedLink
+from robopro_eval.checks.link import AcceptedLink, DialedLink, ProbeChannel
 from robopro_eval.checks.running import run
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.security import LinkSecurity
@@ -130,3 +131,34 @@ def test_a_server_that_ends_with_its_first_connection_is_told_to_go_on_listening
         seen = check(server.port)
     assert [finding.verdict for finding in seen[:2]] == [Verdict.PASS, Verdict.FAIL]
     assert {finding.verdict for finding in seen[2:]} == {Verdict.SKIPPED}
+
+
+def test_the_time_of_the_first_reply_begins_when_the_model_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the model was waited for."""
+    now = 0.0
+
+    class LateLink(DialedLink):
+        def open(self, security: LinkSecurity | None = None) -> ProbeChannel:
+            nonlocal now
+            now += 250.0
+            ours, _ = socket.socketpair()
+            return ProbeChannel(ours)
+
+    monkeypatch.setattr("robopro_eval.checks.bench.time.monotonic", lambda: now)
+    talk, patience = meet(
+        LateLink(Address("localhost", 1), LinkSecurity(), wait=300.0), 60.0, lambda talk: talk.patience()
+    )
+    talk.channel.close()
+    assert patience == 60.0
+
+
+def test_a_port_scan_is_not_the_model_that_was_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    link = AcceptedLink(Address("localhost", 0), LinkSecurity(), wait=60.0)
+    with contextlib.closing(link):
+        for _ in range(2):
+            socket.create_connection(("localhost", link.port)).close()
+        stock_peer.model_dialing(Echo(), "localhost", link.port)
+        talk, _ = meet(link, 60.0, lambda talk: talk.call("reset_model"))
+        assert talk.call("echo", "it is me") == "it is me"
+        talk.channel.close()
+    assert capsys.readouterr().err.count("still waiting for a model") == 2
