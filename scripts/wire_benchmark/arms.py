@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FLOOR = "floor"
+_FAR = "policy 2 ms, network 0.5 ms each way"
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Arm:
     """Requests per step: one with observation and actions, or `update_observation_window` and `get_action`."""
     policy_ms: int = 0
     """What the policy takes to think."""
+    delay_ms: float = 0.0
+    """What the network between the two takes, one way."""
 
 
 ARMS = {
@@ -40,6 +43,10 @@ ARMS = {
         Arm("paired", "two calls, back to back", "paired", "eval-model", calls=2),
         Arm("waiting-2ms", "two calls, waiting; policy 2 ms", "waiting", "eval-model", calls=2, policy_ms=2),
         Arm("paired-2ms", "two calls, back to back; policy 2 ms", "paired", "eval-model", calls=2, policy_ms=2),
+        Arm("waiting-far", f"two calls, waiting; {_FAR}", "waiting", "eval-model", calls=2, policy_ms=2, delay_ms=0.5),
+        Arm(
+            "paired-far", f"two calls, back to back; {_FAR}", "paired", "eval-model", calls=2, policy_ms=2, delay_ms=0.5
+        ),
     )
 }
 """By name, in the order of the table. The first is what the others are divided by."""

@@ -165,6 +165,9 @@ class Pair:
         try:
             self.server = self._start("model", python + serve)
             port = str(self.server.port())
+            if arm.delay_ms:
+                relay = [environments.ours, "-m", "wire_benchmark.relay", port, str(arm.delay_ms)]
+                port = str(self._start("network", relay).port())
             self.client = self._start("simulator", [*python, *drive, arm.client, port, payload])
             self.client.order("connect")
         except BaseException:

@@ -81,7 +81,7 @@ def targets(results: Mapping[str, Result]) -> Iterator[Target]:
         if arm in results and other in results:
             faster = results[other].seconds.median / results[arm].seconds.median
             yield Target(f"{ARMS[arm].title}, times faster than {ARMS[other].title}", faster, limit, at_most=False)
-    for waiting, paired in (("waiting", "paired"), ("waiting-2ms", "paired-2ms")):
+    for waiting, paired in (("waiting", "paired"), ("waiting-2ms", "paired-2ms"), ("waiting-far", "paired-far")):
         if waiting in results and paired in results:
             part = results[paired].seconds.median / results[waiting].seconds.median
             yield Target(f"{ARMS[paired].title}: part of the time of waiting", part, 0.9, at_most=True)
