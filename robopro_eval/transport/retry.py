@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.errors import ConnectionRefused, NameNotFound
@@ -88,7 +89,7 @@ def describe(error: OSError) -> str:
     """The operating system's words for `error`, without numbers and traceback furniture."""
     if isinstance(error, TimeoutError):
         return "no answer"
-    if error.errno is not None and error.errno > 0:  # name resolution has negative numbers of its own
+    if error.errno is not None and not isinstance(error, socket.gaierror):  # whose numbers mean something else
         text = os.strerror(error.errno)
     else:
         text = error.strerror or str(error) or type(error).__name__

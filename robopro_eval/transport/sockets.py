@@ -118,6 +118,7 @@ def options() -> list[tuple[int, int, int]]:
         (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
         (socket.IPPROTO_TCP, "TCP_KEEPIDLE", idle),
+        (socket.IPPROTO_TCP, "TCP_KEEPALIVE", idle),  # the same on macOS
         (socket.IPPROTO_TCP, "TCP_KEEPINTVL", every),
         (socket.IPPROTO_TCP, "TCP_KEEPCNT", probes),
         (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", int(USER_TIMEOUT * 1000)),

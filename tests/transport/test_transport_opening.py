@@ -31,7 +31,7 @@ from robopro_eval.transport.errors import (
     TransportError,
 )
 from robopro_eval.transport.occupant import holder_of
-from robopro_eval.transport.retry import Retry
+from robopro_eval.transport.retry import Retry, describe
 
 NOWHERE = "no-such-host.invalid"
 
@@ -243,6 +243,17 @@ def test_a_name_that_resolves_meanwhile_starts_its_count_again() -> None:
         retry.failed(ConnectionRefusedError(), 0.0, resolving=False)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        socket.gaierror(-2, "Name or service not known"),  # Linux
+        socket.gaierror(8, "Name or service not known"),  # macOS, where 8 is also "exec format error"
+    ],
+)
+def test_the_words_of_a_name_that_does_not_resolve(error: OSError) -> None:
+    assert describe(error) == "name or service not known"
+
+
 def test_fewer_attempts_than_name_attempts() -> None:
     with pytest.raises(NameNotFound, match="at the first try"):
         sockets.dial((NOWHERE, 29761), attempts=1)
@@ -295,6 +306,13 @@ def test_connected_sockets_are_configured() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 4
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 45_000
         sock.close()
+
+
+def test_macos_has_another_name_for_the_seconds_before_the_first_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE")
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+    monkeypatch.setattr(socket, "TCP_KEEPALIVE", 16, raising=False)
+    assert (socket.IPPROTO_TCP, 16, 20) in sockets.options()
 
 
 def test_a_socket_connected_to_itself_is_no_connection() -> None:
