@@ -15,6 +15,7 @@ missing. What counts as a finding is said in `fuzz_wire_targets.py`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import subprocess
 import sys
@@ -96,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
                 (corpus / f"seed-{number:03}").write_bytes(seed)
             outcomes.append(run(name, max(1, options.seconds // len(names)), corpus, options.findings, Path(scratch)))
             print(outcomes[-1], flush=True)
+    with contextlib.suppress(OSError):  # there are findings
+        options.findings.rmdir()
     return int(any(outcome.finding is not None for outcome in outcomes))
 
 
