@@ -73,9 +73,10 @@ def knob(
 def secret_knob(help: str, *, env: str, group: str = "General", reason: str = "") -> Any:
     """A field of type ``SecretStr | None`` that only the environment variable ``env`` sets.
 
-    Its value is in no message, ``usr_args``, ``repr`` or dump of the settings.
+    Its value is in no message, ``usr_args``, ``repr`` or dump of the settings. Empty counts as set: a secret that got
+    lost on its way, as in ``$(cat no-such-file)``, must not leave the door open without a word.
     """
-    data = Knob(group, (env,), reason, for_policy=False, secret=True)
+    data = Knob(group, (env,), reason, for_policy=False, empty_env_counts=True, secret=True)
     return Field(None, description=help, json_schema_extra={"knob": data}, exclude=True, repr=False)  # type: ignore[dict-item]
 
 

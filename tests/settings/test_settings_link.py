@@ -13,6 +13,8 @@ from pydantic import model_validator
 from robopro_eval.console.errors import UsageError
 from robopro_eval.settings.link import LinkSettings
 from robopro_eval.settings.program import knob, parse_program
+from robopro_eval.transport.errors import SecurityError
+from robopro_eval.transport.security import LinkSecurity
 
 TOKEN = "a-token-that-nobody-can-guess"
 ENVIRON = {"EVAL_LINK_TOKEN": TOKEN}
@@ -48,7 +50,13 @@ def test_the_values_arrive() -> None:
     }
     assert parse(["--link_token_file", "t"], {"EVAL_LINK_TOKEN_FILE": "other"})[0].link_values()["token_file"] == "t"
     assert set(parse([], {})[0].link_values().values()) == {None}
-    assert parse([], {"EVAL_LINK_TOKEN": " "})[0].link_values()["token"] is None
+
+
+@pytest.mark.parametrize("lost", ["", " "])
+def test_a_token_that_got_lost_is_no_open_door(lost: str) -> None:
+    values = parse([], {"EVAL_LINK_TOKEN": lost})[0].link_values()
+    with pytest.raises(SecurityError, match="EVAL_LINK_TOKEN holds fewer than 16 characters"):
+        LinkSecurity.from_values(**values)
 
 
 def test_a_token_is_taken_as_it_is() -> None:
