@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections import Counter
@@ -32,6 +33,7 @@ class LivePrinter:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stdout
         self._console = Console(file=self._stream)
+        self._held: list[Finding] = []
         self.is_terminal = self._stream.isatty()
 
     def working_on(self, name: str) -> None:
@@ -39,19 +41,42 @@ class LivePrinter:
             self._console.print(Text(f"  {name} ...".ljust(40), style="dim"), end="\r")
 
     def add(self, finding: Finding) -> None:
-        if not self.is_terminal:
-            self._print(f"{finding.verdict.value:<{_WIDTH}}  {finding.check.name}: {finding.detail}")
-            if finding.fix:
-                self._print(f"{'':<{_WIDTH}}  fix: {finding.fix}")
+        if self.is_terminal:
+            return
+        if self._held and _kind(self._held[0]) != _kind(finding):
+            self._print_held()
+        self._held.append(finding)
+        if _kind(finding) == finding.check.name:  # nothing that follows can belong to it
+            self._print_held()
 
     def finish(self, findings: Sequence[Finding], summary: Sequence[str]) -> None:
         if self.is_terminal:
             self._console.print(_table(findings))
+        elif self._held:
+            self._print_held()
         for line in summary:
             self._print(line)
 
+    def _print_held(self) -> None:
+        finding = self._held[0]
+        self._print(f"{finding.verdict.value:<{_WIDTH}}  {_names(self._held)}: {finding.detail}")
+        if finding.fix:
+            self._print(f"{'':<{_WIDTH}}  fix: {finding.fix}")
+        self._held.clear()
+
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
+
+
+def _kind(finding: Finding) -> str:
+    """Equal for findings that are told in one line when they follow one another: all missing for the same reason."""
+    missing = finding.verdict in (Verdict.NOT_OFFERED, Verdict.SKIPPED)
+    return finding.verdict.value + finding.detail if missing else finding.check.name
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    first, last = findings[0].check.name, findings[-1].check.name
+    return first if len(findings) == 1 else f"{first} to {last} ({len(findings)} lines)"
 
 
 def summary(bench: Bench, findings: Sequence[Finding]) -> list[str]:
@@ -113,9 +138,11 @@ def write(path: Path, report: dict[str, object]) -> None:
 
 def _table(findings: Sequence[Finding]) -> Table:
     table = Table("check", "verdict", "what was seen")
-    for finding in findings:
+    for _, alike in itertools.groupby(findings, _kind):
+        group = list(alike)
+        finding = group[0]
         seen = Text(finding.detail)
         if finding.fix:
             seen.append(f"\nfix: {finding.fix}", style="bold")
-        table.add_row(finding.check.name, Text(finding.verdict.value, style=_STYLES[finding.verdict]), seen)
+        table.add_row(_names(group), Text(finding.verdict.value, style=_STYLES[finding.verdict]), seen)
     return table
