@@ -54,8 +54,8 @@ class Dispatcher:
     offers none. The policy's ``face`` may lend it a ``reset_model``.
 
     Not thread safe and not meant to be: it lives on the policy's thread. Whatever the policy raises comes out as
-    :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``, also what is no ``Exception`` (a panic of
-    a library written in Rust, asyncio's ``CancelledError``); only a ``KeyboardInterrupt`` stays what it is.
+    :class:`framing.errors.PolicyError` with ``kind`` and ``remote_traceback``, also what is no ``Exception``: a panic
+    of a library in Rust, asyncio's ``CancelledError``. Only a ``KeyboardInterrupt`` stays what it is.
 
     Raises PolicyLoadError when there is no way to reset the policy: without one, an episode would begin with what the
     last one left behind. PolicyError when ``new_session()`` raises.
