@@ -29,6 +29,14 @@ QUICK_SECONDS = 0.0002
 into a window) are over within microseconds; going to sleep and being woken through the event loop takes longer."""
 
 
+@dataclass(frozen=True)
+class Busy:
+    """What runs on the thread now, in words, and for how long, in seconds."""
+
+    what: str
+    seconds: float
+
+
 class PolicyRunner(Protocol):
     """What a connection needs of the policy's thread; tests do the work in place."""
 
@@ -41,13 +49,9 @@ class PolicyRunner(Protocol):
         """The connection of ``seat`` has ended: its session is dropped there once a call of it has ended."""
         ...
 
-
-@dataclass(frozen=True)
-class Busy:
-    """What runs on the thread now, in words, and for how long, in seconds."""
-
-    what: str
-    seconds: float
+    def busy(self) -> Busy | None:
+        """What runs there now; None if nothing does. Loading, which may take its time, does not count."""
+        ...
 
 
 class PolicyThread:
@@ -102,7 +106,7 @@ class PolicyThread:
         self._arriving.put(seat)
 
     def busy(self) -> Busy | None:
-        """What runs now; None if nothing does. Loading, which may take its time, does not count."""
+        """See :class:`PolicyRunner`."""
         running = self._running
         if running is None:
             return None

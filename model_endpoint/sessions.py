@@ -7,6 +7,7 @@ this module knows about episodes: a request that belongs to another episode than
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -149,6 +150,15 @@ class Session:
         if self._place.number == 0:
             return True
         log.info("waits for its turn", peer=self.peer, place=self._place.number, of=self.line.waiting)
+        line, place = self.line, self._place
+        await self._while_connected(lambda: self._wait_in_line(line, place), or_asks=self._wire.peer is Peer.OURS)
+        if place.number == 0:
+            return True
+        self._leave_line()
+        return False
+
+    async def _while_connected(self, work: Callable[[], Awaitable[None]], *, or_asks: bool = False) -> None:
+        """Do ``work``, given up when the simulator goes, which is raised, or with ``or_asks`` when it sends a frame."""
         gone: PeerGone | DeadlineExceeded | ProtocolError | None = None
         async with trio.open_nursery() as nursery:
 
@@ -158,21 +168,18 @@ class Session:
                     self._ahead = await self.channel.receive(None)
                 except (PeerGone, ProtocolError) as error:  # kept and raised outside: a nursery would wrap it
                     gone = error
-                if gone is not None or self._wire.peer is Peer.OURS:
+                if gone is not None or or_asks:
                     nursery.cancel_scope.cancel()
 
-            nursery.start_soon(watch)
+            if self._ahead is None:
+                nursery.start_soon(watch)
             try:
-                await self._wait_in_line(self.line, self._place)
+                await work()
             except (PeerGone, DeadlineExceeded) as error:
                 gone = error
             nursery.cancel_scope.cancel()
         if gone is not None:
             raise gone
-        if self._place.number == 0:
-            return True
-        self._leave_line()
-        return False
 
     async def _wait_in_line(self, line: Line, place: Place) -> None:
         while place.number:
@@ -200,7 +207,10 @@ class Session:
         if request.cmd == RESET:
             self._episode = None  # until it succeeds, no episode is active
         call = Call(self._seat, request, begins if isinstance(begins, str) else None)
-        await self.runner.run(call)
+        if self.runner.busy() is None:
+            await self.runner.run(call)
+        else:  # it may be a while, and for a simulator that has gone nothing need be done
+            await self._while_connected(lambda: self.runner.run(call))
         if call.features is not None:
             self._wire.features = call.features
         if isinstance(call.error, PolicyError):

@@ -68,6 +68,9 @@ class InPlace:
     def leave(self, seat: Seat) -> None:
         seat.leave()
 
+    def busy(self) -> None:
+        return None
+
 
 class Upgraded:
     """A simulator of ours at the other end."""

@@ -167,3 +167,25 @@ async def test_a_simulator_that_has_gone_takes_its_session_and_no_other_ones_res
         del session
         while len(model.alive) > 1:
             await trio.sleep(0.001)
+
+
+async def test_what_a_simulator_asked_that_goes_while_others_are_served_is_not_done() -> None:
+    model = WithSessions()
+    async with serving(model) as (port, _):
+        first = await simulator(port)
+        await first.call("reset_model")
+        (busy,) = model.alive
+        before = descriptors()
+        gone = await simulator(port)
+        await gone.call("reset_model")
+        (queued,) = set(model.alive) - {busy}
+        await first.channel.send(first.wire.request("get_action", (True,)))
+        await trio.to_thread.run_sync(busy.entered.wait)
+        await gone.channel.send(gone.wire.request("get_action"))
+        await gone.channel.aclose()
+        while descriptors() > before:  # the model has let go of it, without waiting for the policy
+            await trio.sleep(0.001)
+        busy.release.set()
+        assert first.wire.receive(await first.channel.receive(5.0)).value == 1
+        assert await first.call("get_action") == 2
+        assert (busy.count, queued.count) == (2, 0)
