@@ -19,6 +19,7 @@ from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth,
 from robopro_eval.transport.errors import NobodyCame
 from robopro_eval.transport.retry import ATTEMPTS, CONNECT_TIMEOUT, INTERVAL, NAME_ATTEMPTS, STATUS_EVERY, Retry
 from robopro_eval.transport.security import LinkSecurity, give_up, start_tls
+from robopro_eval.transport.sockets import bound_address
 from robopro_eval.transport.trio_channel import TrioChannel, plain, until_readable, until_writable
 
 __all__ = ["TrioChannel", "accept", "answer_authentication", "bound_address", "dial", "listen", "secure"]
@@ -30,12 +31,6 @@ _REFUSAL_SECONDS = 1.0
 def listen(host: str, port: int) -> trio_socket.SocketType:
     """As `sockets.listen`."""
     return trio_socket.from_stdlib_socket(sockets.listen(host, port))
-
-
-def bound_address(sock: trio_socket.SocketType) -> Address:
-    """As `sockets.bound_address`."""
-    name = sock.getsockname()
-    return Address(str(name[0]), int(name[1]))
 
 
 async def accept(
@@ -59,7 +54,8 @@ async def accept(
                     on_wait(sockets.cannot_accept(where, error))
                     await trio.sleep(sockets.EXHAUSTED_PAUSE)
                     continue
-                return sock, _configured(sock)
+                sockets.configure(sock)
+                return sock, sockets.peer_address(sock)
             on_wait(f"⏳ still waiting on {where} for a peer to connect ({trio.current_time() - begun:.0f} s)")
     raise NobodyCame(f"nobody connected to {where} within {timeout:g} s")
 
@@ -110,9 +106,8 @@ async def _connect(
                 await sock.connect(target)
             if scope.cancelled_caught:
                 raise TimeoutError
-            if sock.getsockname() == sock.getpeername():  # see sockets.is_self_connected
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-            _configured(sock)
+            sockets.refuse_self(sock)
+            sockets.configure(sock)
         except OSError as error:
             last = error
             sock.close()
@@ -122,18 +117,6 @@ async def _connect(
         else:
             return sock
     raise last
-
-
-def _configured(sock: trio_socket.SocketType) -> Address:
-    for level, option, value in sockets.options():
-        try:
-            sock.setsockopt(level, option, value)
-        except OSError:
-            continue
-    try:
-        return sockets.readable(sock.getpeername())
-    except OSError:
-        return sockets.UNKNOWN
 
 
 async def secure(

@@ -10,7 +10,6 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from framing.errors import DeadlineExceeded, PeerGone, ProtocolError, WireError
 from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
@@ -188,11 +187,7 @@ class BlockingChannel:
             raise PeerGone(f"the connection to {self.peer} is closed")
 
 
-class _HasOptions(Protocol):
-    def setsockopt(self, level: int, optname: int, value: int, /) -> None: ...
-
-
-def acknowledge(sock: _HasOptions) -> None:
+def acknowledge(sock: socket.socket) -> None:
     """A header came alone. A stock peer's Nagle keeps the body back until that is acknowledged: do so at once.
 
     (The option lasts for one acknowledgement only; that is why it is not set once and for all.)

@@ -7,6 +7,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from robopro_eval.transport.addresses import PORT_RANGE, Address, check_address
 from robopro_eval.transport.errors import CannotListen, NameNotFound, NobodyCame, PortInUse, TransportError
@@ -90,22 +91,31 @@ def cannot_listen(address: Address, error: OSError) -> TransportError:
     return CannotListen(f"cannot listen on {address}: {describe(error)}")
 
 
-def bound_address(sock: socket.socket) -> Address:
+class AnySocket(Protocol):
+    """What the standard library's sockets and trio's have in common."""
+
+    def getsockname(self) -> object: ...
+
+    def getpeername(self) -> object: ...
+
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None: ...
+
+
+def bound_address(sock: AnySocket) -> Address:
     """Where `sock` really is bound: the port that the system chose for port 0."""
-    name = sock.getsockname()
-    return Address(str(name[0]), int(name[1]))
+    return _address(sock.getsockname())
 
 
-def peer_address(sock: socket.socket) -> Address:
+def peer_address(sock: AnySocket) -> Address:
     """The other end of a connected socket; `UNKNOWN` if it has gone already."""
     try:
-        return readable(sock.getpeername())
+        return _address(sock.getpeername())
     except OSError:
         return UNKNOWN
 
 
-def readable(name: object) -> Address:
-    """What getpeername returned, as an address; an IPv4 peer of an IPv6 socket under its IPv4 address."""
+def _address(name: object) -> Address:
+    """What the system says; an IPv4 peer of an IPv6 socket under its IPv4 address."""
     if not isinstance(name, tuple) or len(name) < 2:  # a Unix socket
         return UNKNOWN
     return Address(str(name[0]).removeprefix("::ffff:"), int(name[1]))
@@ -126,7 +136,7 @@ def options() -> list[tuple[int, int, int]]:
     return [(level, getattr(socket, name), value) for level, name, value in wanted if hasattr(socket, name)]
 
 
-def configure(sock: socket.socket) -> None:
+def configure(sock: AnySocket) -> None:
     """The options of a connected socket: no waiting for acknowledgements, and dead hosts noticed within a minute."""
     for level, option, value in options():
         with contextlib.suppress(OSError):  # a Unix socket pair has none of these
@@ -180,8 +190,7 @@ def _connect(
         try:
             sock.settimeout(timeout)
             sock.connect(target)
-            if is_self_connected(sock):
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+            refuse_self(sock)
             configure(sock)
         except OSError as error:
             last = error
@@ -194,12 +203,13 @@ def _connect(
     raise last
 
 
-def is_self_connected(sock: socket.socket) -> bool:
-    """Dialing a free local port again and again can, by TCP's simultaneous open, connect a socket to itself."""
-    try:
-        return bool(sock.getsockname() == sock.getpeername())
-    except OSError:
-        return False
+def refuse_self(sock: AnySocket) -> None:
+    """Raises OSError for a socket that is connected to itself, or not any more to anything.
+
+    Dialing a free local port again and again can do that, by TCP's simultaneous open.
+    """
+    if sock.getsockname() == sock.getpeername():
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
 def cannot_accept(where: Address, error: OSError) -> str:

@@ -319,7 +319,8 @@ def test_a_socket_connected_to_itself_is_no_connection() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.connect(sock.getsockname())
-        assert sockets.is_self_connected(sock)
+        with pytest.raises(ConnectionRefusedError):
+            sockets.refuse_self(sock)
 
 
 # ---------------------------------------------------------------- accepting
