@@ -84,22 +84,18 @@ class LinkSecurity:
     def uses_tls(self) -> bool:
         return self.cert is not None or self.ca is not None
 
-    def server_context(self) -> ssl.SSLContext:
-        """For the side that listens. Reads the files anew: a renewed certificate counts. Raises SecurityError."""
-        return tls.server_context(self.cert, self.key, self.ca)
-
-    def client_context(self) -> ssl.SSLContext:
-        """For the side that dials. Raises SecurityError."""
-        return tls.client_context(self.cert, self.key, self.ca)
-
     def check(self, *, listening: bool) -> None:
         """Raises SecurityError now rather than at the first connection."""
         if self.uses_tls:
             self.context(listening=listening)
 
     def context(self, *, listening: bool) -> ssl.SSLContext:
-        """One of the two. Raises SecurityError."""
-        return self.server_context() if listening else self.client_context()
+        """For the side that listens, or that dials. Reads the files anew: a renewed certificate counts.
+
+        Raises SecurityError.
+        """
+        make = tls.server_context if listening else tls.client_context
+        return make(self.cert, self.key, self.ca)
 
 
 def exposure_warning(bind_host: str, security: LinkSecurity) -> str | None:

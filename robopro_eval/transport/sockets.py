@@ -23,7 +23,8 @@ from robopro_eval.transport.retry import (
 )
 
 BACKLOG = 16
-"""Peers that may queue before they are accepted. One simulator talks at a time; the rest are port scans."""
+"""Peers that may queue before they are accepted. Where more simulators come at once, their systems ask again by
+themselves, first after a second."""
 
 USER_TIMEOUT = 45.0
 """Seconds that sent data may stay unacknowledged: with keep-alive, a dead host is noticed within a minute."""

@@ -140,7 +140,7 @@ def pieces(buffers: Sequence[Buffer]) -> Iterator[memoryview]:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, peer: Address, listening: bool) -> str:
-    side = "EVAL_LINK_TLS_CERT there"
+    side = f"{CERT} there"
     if error.verify_code in _EXPIRED:
         return f"the certificate of {peer} has expired: renew {side}"
     if error.verify_code in _NOT_YET:

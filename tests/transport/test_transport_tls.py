@@ -118,16 +118,16 @@ def test_both_versions_of_tls_and_nothing_older(
     certificates: Certificates, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener, dialer = certificates.security("localhost", ca=True), certificates.security("sim", ca=True)
-    assert listener.server_context().minimum_version == ssl.TLSVersion.TLSv1_2
-    assert dialer.client_context().minimum_version == ssl.TLSVersion.TLSv1_2
-    made = LinkSecurity.client_context
+    assert listener.context(listening=True).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert dialer.context(listening=False).minimum_version == ssl.TLSVersion.TLSv1_2
+    made = tls.client_context
 
-    def only(self: LinkSecurity) -> ssl.SSLContext:
-        context = made(self)
+    def only(*files: Path | None) -> ssl.SSLContext:
+        context = made(*files)
         context.maximum_version = version
         return context
 
-    monkeypatch.setattr(LinkSecurity, "client_context", only)
+    monkeypatch.setattr(tls, "client_context", only)
     for sides in PAIRS[:2]:
         assert meet(listener, dialer, sides).dialed == b"he" + BIG
 
@@ -362,7 +362,7 @@ class RawTls:
 @contextlib.contextmanager
 def channel_and_raw_peer(certificates: Certificates) -> Iterator[tuple[BlockingChannel, RawTls]]:
     dialed, accepted = tcp_pair()
-    peer = RawTls(dialed, certificates.security(None, ca=True).client_context())
+    peer = RawTls(dialed, certificates.security(None, ca=True).context(listening=False))
     thread = threading.Thread(target=peer.shake_hands)
     thread.start()
     listener = certificates.security("localhost", ca=False)
@@ -473,7 +473,7 @@ def test_blocking_a_record_that_was_tampered_with(certificates: Certificates) ->
 @contextlib.asynccontextmanager
 async def trio_channel_and_raw_peer(certificates: Certificates) -> AsyncIterator[tuple[TrioChannel, RawTls]]:
     dialed, accepted = tcp_pair()
-    peer = RawTls(dialed, certificates.security(None, ca=True).client_context())
+    peer = RawTls(dialed, certificates.security(None, ca=True).context(listening=False))
     thread = threading.Thread(target=peer.shake_hands)
     thread.start()
     listener = certificates.security("localhost", ca=False)
@@ -564,7 +564,7 @@ async def test_a_handshake_that_nobody_answers_is_given_up(
 def test_blocking_a_handshake_is_bounded_as_a_whole_not_byte_by_byte(certificates: Certificates) -> None:
     dialed, accepted = tcp_pair()
     stop = threading.Event()
-    hello = RawTls(dialed, certificates.security(None, ca=True).client_context())
+    hello = RawTls(dialed, certificates.security(None, ca=True).context(listening=False))
     with contextlib.suppress(ssl.SSLWantReadError):
         hello.tls.do_handshake()
     data = hello.outgoing.read()
