@@ -30,7 +30,7 @@ class HangWatch:
     """Finds out, in a thread of its own, when one call has taken longer than ``limit`` seconds; 0: never.
 
     Compiled code that hangs may hold Python's lock, so that no thread of Python runs any more. Then, a while after the
-    limit, the process ends with exit code 1 and the stacks on stderr.
+    limit, the process ends with exit code 1 and the stacks on stderr; also when whoever is told gets nowhere.
     """
 
     def __init__(self, limit: float) -> None:
@@ -49,11 +49,14 @@ class HangWatch:
         if not self._limit:
             yield
             return
-        threading.Thread(target=self._look, args=(on_hang,), name="hang-watch", daemon=True).start()
+        self._put_off_the_end()
+        looking = threading.Thread(target=self._look, args=(on_hang,), name="hang-watch", daemon=True)
+        looking.start()
         try:
             yield
         finally:
             self._stop.set()
+            looking.join()  # else it could put off what is cancelled here
             faulthandler.cancel_dump_traceback_later()
 
     @contextmanager
@@ -69,13 +72,15 @@ class HangWatch:
 
     def _look(self, on_hang: Callable[[str, float], None]) -> None:
         while not self._stop.wait(self._pause):
-            # A dead man's switch: as long as this thread runs, it is put off again and again.
-            faulthandler.dump_traceback_later(self._limit + 2 * self._pause, exit=True)
+            self._put_off_the_end()
             call = self._call
             if call is not None and time.monotonic() - call.since > self._limit:
-                faulthandler.cancel_dump_traceback_later()
                 on_hang(call.name, time.monotonic() - call.since)
                 return
+
+    def _put_off_the_end(self) -> None:
+        """A dead man's switch: it ends the process unless this is called again and again."""
+        faulthandler.dump_traceback_later(self._limit + 2 * self._pause, exit=True)
 
 
 class _WatchedEnv:

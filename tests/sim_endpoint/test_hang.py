@@ -47,6 +47,16 @@ def test_a_call_that_does_not_return_is_named_once() -> None:
     assert told[0][1] > 0.5
 
 
+def test_the_end_is_set_before_anything_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very first call may hang with Python's lock, before the watching thread has run for the first time."""
+    switch: list[str] = []
+    monkeypatch.setattr("faulthandler.dump_traceback_later", lambda *_, **__: switch.append("set"))
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: switch.append("cancelled"))
+    with HangWatch(3600.0).telling(lambda *_: None):
+        assert switch == ["set"]
+    assert switch == ["set", "cancelled"]
+
+
 def test_the_environment_is_as_it_was() -> None:
     env = Env()
     proxy = watched(env, HangWatch(5.0))
@@ -73,7 +83,7 @@ def test_a_limit_of_nothing_watches_nothing() -> None:
 
 
 def test_a_call_inside_a_call_is_the_outer_ones_time() -> None:
-    env, watch = Env(), HangWatch(0.05)
+    env, watch = Env(), HangWatch(0.5)
     told = threading.Event()
     names: list[str] = []
 
