@@ -32,6 +32,7 @@ from robopro_eval.transport.memory import keep_freed_memory
 from robopro_eval.transport.security import LinkSecurity, exposure_warning
 
 WATCH_SECONDS = 1.0  # how often a running call is looked at: cheap, and precise enough for a limit in minutes
+STALL_SECONDS = 5.0  # beyond the limit: so long may a busy machine keep this program from looking
 
 log = EventLog("program")
 
@@ -188,17 +189,22 @@ async def _watch_signals(
 
 
 async def _watch_calls(thread: PolicyThread, limit: float) -> None:
-    while True:
-        await trio.sleep(min(WATCH_SECONDS, limit))
-        busy = thread.busy()
-        if busy is not None and busy.seconds > limit:
-            log.warning("the policy hangs", call=busy.what, seconds=busy.seconds, limit=limit)
-            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-            note(
-                f"error: {busy.what} has been running for {busy.seconds:.0f} s (--policy-hang-timeout {limit:g}); "
-                "ending so that a supervisor can start this program again"
-            )
-            _leave(EXIT_FAILURE)
+    try:
+        while True:
+            # For a call that hangs without letting go of the interpreter, so that this here cannot run: stacks, exit 1.
+            faulthandler.dump_traceback_later(limit + STALL_SECONDS, exit=True)
+            await trio.sleep(min(WATCH_SECONDS, limit))
+            busy = thread.busy()
+            if busy is not None and busy.seconds > limit:
+                log.warning("the policy hangs", call=busy.what, seconds=busy.seconds, limit=limit)
+                faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+                note(
+                    f"error: {busy.what} has been running for {busy.seconds:.0f} s (--policy-hang-timeout {limit:g}); "
+                    "ending so that a supervisor can start this program again"
+                )
+                _leave(EXIT_FAILURE)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _leave(code: int) -> None:

@@ -46,7 +46,10 @@ class Program:
         """The next line on stdout that starts so."""
         deadline = time.monotonic() + 60
         while True:
-            line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            try:
+                line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no line {start!r}, but {self.out} and {self.err}") from None
             if line.startswith(start):
                 return line
 

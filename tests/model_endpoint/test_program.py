@@ -39,6 +39,7 @@ def get_model(usr_args):
 """
 
 SLOW = """
+import ctypes
 import time
 
 class Slow:
@@ -49,6 +50,9 @@ class Slow:
         print("napping", flush=True)
         time.sleep(seconds)
         return seconds
+
+    def nap_with_the_interpreter(self, seconds):
+        ctypes.PyDLL(None).sleep(seconds)
 
 def get_model(usr_args):
     print("loading", flush=True)
@@ -353,6 +357,14 @@ def test_a_hung_policy_ends_the_program_with_its_stacks(start, write_policy) -> 
     assert program.err[-1].startswith(f"error: nap of {here} in episode 'cell/7#1' has been running for ")
     assert "--policy-hang-timeout" in program.err[-1]
     channel.close()
+
+
+def test_a_policy_that_hangs_without_letting_any_python_run_ends_the_program_too(start, write_policy) -> None:
+    program = start("--policy_name", str(write_policy("slow", SLOW)), "--port", "0", "--policy-hang-timeout", "0.3")
+    sock = ask_without_waiting(program.port(), b'{"cmd": "nap_with_the_interpreter", "obs": 600}')
+    assert program.end() == 1
+    assert any("in nap_with_the_interpreter" in line for line in program.err)  # of the stacks
+    sock.close()
 
 
 @pytest.mark.parametrize(
