@@ -2,7 +2,8 @@
 
 *Listening*: any number of simulators may connect. A policy with sessions serves them side by side, any other one at a
 time, in the order of their first requests. A connection that never asks anything blocks nobody (where there are too
-many, the silent ones go first), one that speaks something else is closed, and the server goes on.
+many, those that have shown nothing yet go first: no token where one is asked for, else no request), one that speaks
+something else is closed, and the server goes on.
 *Dialing*: one simulator; its goodbye (or a stock simulator's end-of-file) ends the program, while an upgraded one that
 vanished without goodbye is dialed again, because it will want to go on.
 """
@@ -82,6 +83,8 @@ class Service:
         try:
             with silence:
                 async with self._let_in(sock, listening=True) as channel:
+                    if self.security.keeps_strangers_out:  # however many come, they push out none that was let in
+                        self._silent.pop(silence, None)
                     self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
                     first = await channel.receive(None)
                     self._silent.pop(silence, None)

@@ -84,6 +84,11 @@ class LinkSecurity:
     def uses_tls(self) -> bool:
         return self.cert is not None or self.ca is not None
 
+    @property
+    def keeps_strangers_out(self) -> bool:
+        """Whether a program that listens knows those whom it lets in: by a token, or by a certificate of the CA."""
+        return self.token is not None or self.ca is not None
+
     def check(self, *, listening: bool) -> None:
         """Raises SecurityError now rather than at the first connection."""
         if self.uses_tls:
@@ -104,7 +109,7 @@ def exposure_warning(bind_host: str, security: LinkSecurity) -> str | None:
     No stranger comes in by the loopback interface, past a token, or past a CA that clients' certificates are checked
     against.
     """
-    if security.token is not None or security.ca is not None or _is_loopback(bind_host):
+    if security.keeps_strangers_out or _is_loopback(bind_host):
         return None
     return (
         f"⚠️ anyone who reaches {bind_host} on this port can connect: set {TOKEN} to the same value for both programs, "

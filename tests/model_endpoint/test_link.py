@@ -158,6 +158,23 @@ async def test_one_that_says_nothing_keeps_nobody_outside() -> None:
             assert await in_thread(door, TOKEN) == 3
 
 
+async def test_strangers_push_out_nobody_who_has_shown_the_token() -> None:
+    async with listening(TOKEN) as door:
+        door.service.max_waiting = 3
+        sock = await trio.to_thread.run_sync(socket.create_connection, ("localhost", door.port))
+        channel = BlockingChannel(sock)
+        await trio.to_thread.run_sync(authenticate, channel, TOKEN, "the model")
+        strangers = [socket.create_connection(("localhost", door.port)) for _ in range(5)]
+        for closed in strangers[:3]:
+            assert await trio.to_thread.run_sync(closed.recv, 1) == b""
+        wire = RequesterSession()
+        channel.send(wire.request("reset_model"), 60)
+        reply = wire.receive(await trio.to_thread.run_sync(channel.receive, 60))
+        assert isinstance(reply, Reply)
+        for each in (channel, *strangers):
+            each.close()
+
+
 async def test_a_model_without_a_token_says_so_to_one_that_asks(capsys: pytest.CaptureFixture[str]) -> None:
     async with listening(NONE) as door:
         with pytest.raises(AuthenticationError, match=r"the model knows of no token .*EVAL_LINK_TOKEN"):
