@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from framing.errors import ProtocolError
+from framing.errors import ProtocolError, clip
 
 try:  # SIMD, roughly 10x the standard library; an ordinary dependency, but old simulator environments may lack it
     import pybase64
@@ -109,7 +109,7 @@ def decode_array(data: str | memoryview, dtype_text: str, shape: list[object]) -
     expected = bytes_needed(dtype, sizes)
     if expected != len(raw):
         raise ProtocolError(
-            f"an array of shape {shown(sizes)} and dtype {dtype} needs {shown(expected)} bytes; it has {len(raw)}"
+            f"an array of shape {clip(sizes)} and dtype {dtype} needs {clip(expected)} bytes; it has {len(raw)}"
         )
     return array_over(raw, dtype, sizes)
 
@@ -126,7 +126,7 @@ def array_over(raw: bytearray | memoryview, dtype: np.dtype[np.generic], sizes: 
             return np.empty(sizes, dtype)
         array: AnyArray = np.frombuffer(raw, dtype).reshape(sizes)
     except (ValueError, OverflowError) as problem:  # an empty array whose other sizes overflow the address space
-        raise ProtocolError(f"an array of shape {shown(sizes)} cannot exist: {problem}") from None
+        raise ProtocolError(f"an array of shape {clip(sizes)} cannot exist: {problem}") from None
     # Bytes that no array of these dtypes can hold; numpy would trip over them later, far from here.
     if dtype.kind == "b" and array.view(np.uint8).max() > 1:
         raise ProtocolError("an array of booleans holds bytes that are neither 0 nor 1")
@@ -147,7 +147,7 @@ def _allowed(text: str) -> bool:
 def parse_dtype(text: str) -> np.dtype[np.generic]:
     """The dtype of an array descriptor. Raises ProtocolError unless it is on the allow-list."""
     if not _allowed(text):
-        raise ProtocolError(f"dtype {shown(text)!r} is not one that travels on this wire")
+        raise ProtocolError(f"dtype {clip(text)} is not one that travels on this wire")
     try:
         dtype: np.dtype[np.generic] = np.dtype(text)
     except (TypeError, ValueError) as problem:  # e.g. datetime64[0s], a width beyond numpy's own limit
@@ -164,7 +164,7 @@ def parse_shape(shape: list[object]) -> list[int]:
     sizes: list[int] = []
     for size in shape:
         if type(size) is not int or size < 0 or size >= 1 << 63:
-            raise ProtocolError(f"an array's shape holds {shown(size)}, which is not a size")
+            raise ProtocolError(f"an array's shape holds {clip(size)}, which is not a size")
         sizes.append(size)
     return sizes
 
@@ -185,11 +185,3 @@ def _decode_base64(data: str | memoryview) -> bytearray:
         filled += len(piece)
     del out[filled:]
     return out
-
-
-def shown(value: object) -> str:
-    """`value` for an error message: never longer than a line, whatever the peer sent."""
-    if type(value) is int and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    text = str(value) if isinstance(value, (str, int)) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -23,11 +23,10 @@ from framing.arrays import (
     parse_dtype,
     parse_shape,
     raw_bytes,
-    shown,
 )
 from framing.decoding import Wire, decode, members_of, read_text, unescape
 from framing.encoding import BUFFER, BYTES, ESCAPED, Lowering, encode_parts
-from framing.errors import EncodeError, ProtocolError
+from framing.errors import EncodeError, ProtocolError, clip
 from framing.frames import ALIGNMENT, Buffer
 
 FIRST_BYTE = 0xFF
@@ -166,7 +165,7 @@ class _Buffers:
             self._skip_padding()
         start, end = self._end, self._end + size
         if end > len(self._view):
-            raise ProtocolError(f"a binary message ends before the {shown(size)} bytes of one of its arrays")
+            raise ProtocolError(f"a binary message ends inside one of its arrays, which takes {clip(size)} bytes")
         self._end = end
         return self._view[start:end]
 

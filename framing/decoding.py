@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, decode_array
 from framing.encoding import ESCAPED, MAX_DEPTH
-from framing.errors import ProtocolError
+from framing.errors import ProtocolError, clip
 from framing.frames import address_of
 
 Wire: TypeAlias = "bool | int | float | str | bytes | list[Wire] | dict[str, Wire] | AnyArray | None"
@@ -131,7 +132,8 @@ def members_of(pairs: list[tuple[str, Wire]]) -> dict[str, Wire]:
     """The members of a JSON object. Raises ProtocolError if two have the same key."""
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ProtocolError(f"a message holds a dict with a duplicate key, {_duplicate(pairs)!r}")
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ProtocolError(f"a message holds a dict with a duplicate key, {clip(twice)}")
     return members
 
 
@@ -207,15 +209,6 @@ class _Builder:
         """What the json module would have made of a text that was cut out."""
         text: str = json.loads(str(self._view[cut.start - 1 : cut.stop + 1], "utf-8"))
         return text
-
-
-def _duplicate(pairs: list[tuple[str, Wire]]) -> str:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return key if len(key) <= 60 else key[:57] + "..."
-        seen.add(key)
-    return ""
 
 
 def _check_nesting(text: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from framing.arrays import MARKER, MAX_ARRAYS, AnyArray, dtype_text, encode_data, refusal
-from framing.errors import EncodeError
+from framing.errors import EncodeError, clip
 from framing.frames import Buffer
 
 Path: TypeAlias = "tuple[Path, str | int] | str"
@@ -155,7 +155,7 @@ class Lowering:
                 text = json.dumps(key)
             else:
                 raise EncodeError(
-                    f"{_shown(path)}: a key of type {type(key).__name__} ({_clipped(key)}) cannot travel; use a string"
+                    f"{_shown(path)}: a key of type {type(key).__name__} ({clip(key)}) cannot travel; use a string"
                 )
             if text in out:
                 raise EncodeError(f"{_shown(path)}: two keys are both written as {text!r}; use strings")
@@ -183,11 +183,6 @@ def _advice(value: object) -> str:
     return f"a value of type {name} cannot travel; send numbers, strings, lists, dicts and numpy arrays"
 
 
-def _clipped(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _shown(path: Path) -> str:
     """`obs.cams[0].depth`"""
     steps: list[str] = []
@@ -198,5 +193,5 @@ def _shown(path: Path) -> str:
         elif step.isidentifier():
             steps.append(f".{step}")
         else:
-            steps.append(f"[{_clipped(step)}]")
+            steps.append(f"[{clip(step)}]")
     return (path + "".join(reversed(steps))).removeprefix(".")

@@ -47,7 +47,7 @@ class DeadlineExceeded(WireError):
 class PolicyError(WireError):
     """The model's side answered with an error.
 
-    `kind` says what sort (`framing.session.Kind`); `None` from a stock peer, which does not tell.
+    `kind` says what sort (`framing.messages.Kind`); `None` from a stock peer, which does not tell.
     `remote_traceback` is the traceback text of the other process, if it sent one.
     """
 
@@ -55,3 +55,11 @@ class PolicyError(WireError):
         super().__init__(message)
         self.kind = kind
         self.remote_traceback = remote_traceback
+
+
+def clip(value: object) -> str:
+    """`value` for a message: one short line, whatever the peer sent."""
+    if isinstance(value, int) and value.bit_length() > 200:  # the interpreter may refuse to write it
+        return f"about {'-' if value < 0 else ''}2^{value.bit_length()}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."

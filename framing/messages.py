@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from framing.decoding import Wire
-from framing.errors import ProtocolError
+from framing.errors import ProtocolError, clip
 
 RESET = "reset_model"
 """The command that begins an episode; on a fresh connection nothing may come before it."""
@@ -228,9 +228,3 @@ def shorten(text: str) -> str:
 def text_of(value: Wire) -> str:
     """The text of an error reply, whatever it is."""
     return shorten(value) if isinstance(value, str) else clip(value)
-
-
-def clip(value: object) -> str:
-    """`value` for an error message: one short line, whatever the peer sent."""
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge integer"
-    return text if len(text) <= 60 else text[:57] + "..."

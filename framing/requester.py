@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 from framing.binary import encode_upgraded
 from framing.decoding import Wire
 from framing.encoding import encode_parts
-from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError, ProtocolError
+from framing.errors import AuthenticationError, EncodeError, LocalProtocolError, PolicyError, ProtocolError, clip
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
@@ -27,7 +27,6 @@ from framing.messages import (
     Reply,
     Wait,
     are_texts,
-    clip,
     kind_of,
     read_features,
     read_timing,

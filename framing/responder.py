@@ -7,7 +7,7 @@ from typing import NamedTuple
 from framing.binary import encode_upgraded
 from framing.decoding import Wire
 from framing.encoding import encode_parts
-from framing.errors import LocalProtocolError, ProtocolError
+from framing.errors import LocalProtocolError, ProtocolError, clip
 from framing.frames import DEFAULT_MAX_FRAME, Buffer, encode_frame
 from framing.messages import (
     BINARY,
@@ -18,7 +18,6 @@ from framing.messages import (
     Kind,
     Peer,
     Request,
-    clip,
     kind_of,
     read_upgraded,
     shorten,

@@ -29,9 +29,9 @@ from collections.abc import Callable
 from typing import TypeGuard
 
 from framing.codec import Wire, json_to_numpy, numpy_to_json
-from framing.errors import AuthenticationError, ProtocolError
+from framing.errors import AuthenticationError, ProtocolError, clip
 from framing.frames import Buffer, encode_frame
-from framing.messages import Kind, clip
+from framing.messages import Kind
 
 AUTH_COMMAND = "__link_auth__"
 """The command of both requests; no method of a policy, since those do not begin with an underscore."""
