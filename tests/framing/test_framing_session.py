@@ -444,10 +444,10 @@ def test_frames_above_the_maximum_are_refused_at_the_sender() -> None:
         ask.request("reset_model", ("x" * 100,))
 
 
-@pytest.mark.parametrize("value", [np.eye(3), "x" * 1000, "two\nlines", [1] * 1000, -(10**5000)])
-def test_whatever_the_peer_sent_is_quoted_in_one_short_line(value: object) -> None:
-    assert "\n" not in clip(value)
-    assert 0 < len(clip(value)) <= 80
+def test_whatever_the_peer_sent_is_quoted_in_one_short_line() -> None:
+    for value in (np.eye(3), "x" * 1000, "two\nlines", [1] * 1000, -(10**5000)):
+        assert "\n" not in clip(value)
+        assert 0 < len(clip(value)) <= 80
 
 
 def test_a_text_of_megabytes_is_shortened_at_both_ends() -> None:
