@@ -98,7 +98,7 @@ async def _main(
                     say,
                     note,
                     max_frame=settings.max_frame,
-                    max_waiting=settings.max_waiting,
+                    max_connections=settings.max_connections,
                     status_seconds=settings.status_seconds,
                     security=security,
                 )

@@ -26,7 +26,7 @@ from model_endpoint.line import Line
 from model_endpoint.logs import EventLog
 from model_endpoint.policy_thread import PolicyRunner
 from model_endpoint.sessions import Farewell, Session, Tally
-from model_endpoint.settings import MAX_WAITING
+from model_endpoint.settings import MAX_CONNECTIONS
 from robopro_eval.console.errors import UsageError, UserError
 from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.addresses import Address, check_address
@@ -51,7 +51,7 @@ class Service:
     say: Callable[[str], None]
     note: Callable[[str], None]
     max_frame: int = DEFAULT_MAX_FRAME
-    max_waiting: int = MAX_WAITING
+    max_connections: int = MAX_CONNECTIONS
     status_seconds: float = STATUS_EVERY
     security: LinkSecurity = field(default_factory=LinkSecurity)
     tally: Tally = field(default_factory=Tally)
@@ -69,8 +69,8 @@ class Service:
                     sock, peer = await aio.accept(
                         listener, status_every=self.status_seconds, on_wait=self._note_if_idle
                     )
-                    if self._connected >= self.max_waiting and not self._close_a_silent_one():
-                        log.warning("too many connections; closed", peer=peer, limit=self.max_waiting)
+                    if self._connected >= self.max_connections and not self._close_a_silent_one():
+                        log.warning("too many connections; closed", peer=peer, limit=self.max_connections)
                         sock.close()
                         continue
                     nursery.start_soon(self.meet, sock, peer)
@@ -91,7 +91,7 @@ class Service:
                     session = self._session(channel, peer, None if self.side_by_side else self._line)
                     self._log_end(await session.serve(first), peer)
             if silence.cancelled_caught:
-                log.warning("too many connections; closed a silent one", peer=peer, limit=self.max_waiting)
+                log.warning("too many connections; closed a silent one", peer=peer, limit=self.max_connections)
         except (AuthenticationError, DeadlineExceeded, SecurityError) as error:
             log.warning("a peer was not let in", peer=peer, detail=str(error))
         except PeerGone as error:

@@ -11,7 +11,7 @@ from robopro_eval.transport.retry import ATTEMPTS, INTERVAL, NAME_ATTEMPTS, STAT
 DEFAULT_PORT = 29761
 HANG_SECONDS = 1800.0
 STOP_SECONDS = 3.0
-MAX_WAITING = 64
+MAX_CONNECTIONS = 64
 
 
 class ModelSettings(LinkSettings):
@@ -104,10 +104,10 @@ class ModelSettings(LinkSettings):
         ge=1,
         for_policy=False,
     )
-    max_waiting: int = knob(
-        MAX_WAITING,
+    max_connections: int = knob(
+        MAX_CONNECTIONS,
         "connections held at a time, those included that wait for their turn or have not asked anything; where there "
-        "are too many, the ones that never asked go first",
+        "are too many, the ones that never asked go first (with a token: that did not show it)",
         group="Serving several simulators",
         reason="more than the simulators one model can feed, less than what a port scanner opens",
         ge=1,

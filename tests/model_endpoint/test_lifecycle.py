@@ -67,7 +67,7 @@ async def serving(model: object) -> AsyncIterator[tuple[int, PolicyThread]]:
     said: list[str] = []
     with trio.fail_after(120):
         policy = await thread.start()
-        service = Service(thread, policy.name, policy.has_sessions, said.append, said.append, max_waiting=8)
+        service = Service(thread, policy.name, policy.has_sessions, said.append, said.append, max_connections=8)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(service.listen, Address("localhost", 0))
             while not said:

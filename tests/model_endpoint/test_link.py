@@ -160,7 +160,7 @@ async def test_one_that_says_nothing_keeps_nobody_outside() -> None:
 
 async def test_strangers_push_out_nobody_who_has_shown_the_token() -> None:
     async with listening(TOKEN) as door:
-        door.service.max_waiting = 3
+        door.service.max_connections = 3
         sock = await trio.to_thread.run_sync(socket.create_connection, ("localhost", door.port))
         channel = BlockingChannel(sock)
         await trio.to_thread.run_sync(authenticate, channel, TOKEN, "the model")

@@ -11,7 +11,7 @@ from framing.session import Request
 from model_endpoint.dispatcher import ACT, FINISH, INFER, NEW_SESSION, OTHER_RESETS, PREPARE, Dispatcher
 from model_endpoint.loading import load_face, load_model
 from model_endpoint.policy import Call, Policy, Seat, answer
-from model_endpoint.settings import HANG_SECONDS, MAX_WAITING, STOP_SECONDS
+from model_endpoint.settings import HANG_SECONDS, MAX_CONNECTIONS, STOP_SECONDS
 from robopro_eval.transport.retry import STATUS_EVERY
 from sim_endpoint.local_model import LocalModel
 from sim_endpoint.model_client import ModelClient
@@ -72,6 +72,6 @@ def test_names_and_numbers_are_those_of_the_code() -> None:
     assert f"({HANG_SECONDS:.0f} s)" in PAGE
     assert STOP_SECONDS == 3.0
     assert f"`--status_seconds` ({STATUS_EVERY:.0f})" in PAGE
-    assert f"`--max_waiting` ({MAX_WAITING})" in PAGE
+    assert f"`--max_connections` ({MAX_CONNECTIONS})" in PAGE
     for name in (NEW_SESSION, PREPARE, INFER, FINISH, ACT):
         assert f"`{name}(" in PAGE

@@ -22,7 +22,7 @@ from robopro_eval.transport.addresses import Address
 class Host:
     """A service, what it said, and its policy."""
 
-    def __init__(self, max_waiting: int = 8, status_seconds: float = 30.0) -> None:
+    def __init__(self, max_connections: int = 8, status_seconds: float = 30.0) -> None:
         self.model: Counter
         self.model, policy = counting_policy()
         self.said: list[str] = []
@@ -34,7 +34,7 @@ class Host:
             self.said.append,
             self.noted.append,
             max_frame=1 << 20,
-            max_waiting=max_waiting,
+            max_connections=max_connections,
             status_seconds=status_seconds,
         )
 
@@ -50,8 +50,8 @@ class Host:
 
 
 @asynccontextmanager
-async def listening(max_waiting: int = 8, status_seconds: float = 30.0) -> AsyncIterator[Host]:
-    host = Host(max_waiting, status_seconds)
+async def listening(max_connections: int = 8, status_seconds: float = 30.0) -> AsyncIterator[Host]:
+    host = Host(max_connections, status_seconds)
 
     async def listen() -> None:
         await host.service.listen(Address("localhost", 0))
@@ -142,7 +142,7 @@ async def test_connections_that_never_ask_or_ask_nonsense_cost_nothing(capsys: p
 
 
 async def test_more_simulators_than_allowed_are_turned_away() -> None:
-    async with listening(max_waiting=2) as host:
+    async with listening(max_connections=2) as host:
         first, second = await host.simulator(), await host.simulator()
         await first.call("reset_model")
         async with trio.open_nursery() as nursery:
@@ -157,7 +157,7 @@ async def test_more_simulators_than_allowed_are_turned_away() -> None:
 
 
 async def test_peers_that_never_ask_make_room_for_a_simulator_the_oldest_first() -> None:
-    async with listening(max_waiting=2) as host:
+    async with listening(max_connections=2) as host:
         silent = [await host.connect() for _ in range(2)]
         while len(host.said) < 3:
             await trio.sleep(0.001)
