@@ -1,4 +1,4 @@
-"""Who may say what when: one requester (the simulator), one responder (the model), strictly taking turns.
+"""Who may say what when: one requester (the simulator), one responder (the model). All names of a session in one place.
 
 `framing.states.TRANSITIONS` is the whole protocol as data: (role, state, event) -> next state. Whatever is not in it is
 forbidden, and the type of the error says whose mistake it was: `LocalProtocolError` for events that we cause,

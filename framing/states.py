@@ -1,9 +1,9 @@
 """The session's states and the table of everything that may happen in them. All of it is data; nothing here acts.
 
 Two roles share the table: the requester (the simulator, which always speaks first, whoever opened the socket) and the
-responder (the model). They take turns strictly. A connection begins FRESH; the first exchange settles whether the other
-side is stock or ours; after that it alternates between an idle and a busy state until it is DONE. A violation by the
-peer makes it BROKEN, for good. Nothing survives a reconnect.
+responder (the model). A connection begins FRESH; the first exchange settles whether the other side is stock or ours;
+after that it goes back and forth between an idle and a busy state until it is DONE. A violation by the peer makes it
+BROKEN, for good. Nothing survives a reconnect.
 
 `python -m framing.states` prints the page `docs/wire_states.md`, which a test compares with the table.
 """
@@ -137,8 +137,6 @@ def forbidden(role: Role, state: State, event: Event) -> str:
     """Why we may not do that now, as a sentence."""
     if role is Role.REQUESTER and state is State.FRESH:
         return f"the first request of a connection must be reset_model, not a {event.value}"
-    if event in (Event.GET, Event.BYE):
-        return f"a {event.value} is understood by an upgraded peer that owes no reply, not in state {state.value}"
     return f"a {event.value} is not allowed in state {state.value}"
 
 
