@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import shutil
 import textwrap
+import types
 import typing
 from dataclasses import dataclass
 
@@ -30,6 +31,18 @@ def knob_of(field: FieldInfo) -> Knob:
     extra = field.json_schema_extra
     data: object = extra.get("knob") if isinstance(extra, dict) else None
     return data if isinstance(data, Knob) else Knob()
+
+
+def types_of(field: FieldInfo) -> tuple[object, ...]:
+    """What a field is declared as; of a union, each of its members."""
+    if typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
+        return typing.get_args(field.annotation)
+    return (field.annotation,)
+
+
+def is_switch(field: FieldInfo) -> bool:
+    """True if the flag may stand alone, and has a twin that begins with ``--no-``."""
+    return bool in types_of(field)
 
 
 def render_help(
@@ -75,7 +88,7 @@ def _entry(name: str, field: FieldInfo, width: int) -> list[str]:
     if data.secret:
         text = f"{(field.description or '').rstrip('.')}. {data.reason.rstrip('.')} [environment only]"
         return _item(", ".join(data.env), text, width)
-    is_bool = field.annotation is bool or bool in typing.get_args(field.annotation)
+    is_bool = is_switch(field)
     head = f"--{name}" if is_bool else f"--{name} {data.metavar or name.rsplit('_', 1)[-1].upper()}"
     default = field.get_default(call_default_factory=False)
     if is_bool and default is True:

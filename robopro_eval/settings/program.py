@@ -9,8 +9,6 @@ field is also a switch (``--local``, ``--no-video``, ``--use_eval_seeds false``)
 from __future__ import annotations
 
 import difflib
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from robopro_eval.console.errors import UsageError
 from robopro_eval.console.streams import note as note_on_stderr
-from robopro_eval.settings.help import Knob, knob_of, render_help
+from robopro_eval.settings.help import Knob, is_switch, knob_of, render_help, types_of
 from robopro_eval.settings.overrides import parse_value, split_pairs
 
 DISTRIBUTION = "robopro-eval"
@@ -187,7 +185,7 @@ def _split_argv(
         written, equals, value = token[2:].partition("=")
         name = written.replace("-", "_")
         switch: str | None = None
-        if name not in fields and name.startswith("no_") and name[3:] in fields and _is_bool(fields[name[3:]]):
+        if name not in fields and name.startswith("no_") and name[3:] in fields and is_switch(fields[name[3:]]):
             name, switch = name[3:], "false"
         if name not in fields and not (name == "config" and has_policy):
             raise UsageError(_unknown(token.partition("=")[0], fields, prog, has_policy))
@@ -199,7 +197,7 @@ def _split_argv(
             continue
         if not equals:
             upcoming = argv[position] if position < len(argv) else None
-            if name in fields and _is_bool(fields[name]):
+            if name in fields and is_switch(fields[name]):
                 if upcoming is not None and upcoming.lower() in _TRUE_FALSE:
                     value = upcoming
                     position += 1
@@ -294,25 +292,7 @@ def _text_for(field: FieldInfo, text: str) -> object:
     """Text for a known field stays text (pydantic converts it), except for the word that means None, and secrets."""
     if knob_of(field).secret:
         return SecretStr(text)  # before pydantic sees it: its errors quote what they were given
-    if text.strip().lower() in _NULLS and _allows_none(field):
+    types = types_of(field)
+    if text.strip().lower() in _NULLS and type(None) in types:
         return None
-    return text.strip() if not _is_plain_str(field) else text
-
-
-def _is_bool(field: FieldInfo) -> bool:
-    return bool in _members(field)
-
-
-def _allows_none(field: FieldInfo) -> bool:
-    return type(None) in _members(field)
-
-
-def _is_plain_str(field: FieldInfo) -> bool:
-    return str in _members(field)
-
-
-def _members(field: FieldInfo) -> tuple[object, ...]:
-    annotation = field.annotation
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)
+    return text if str in types else text.strip()
