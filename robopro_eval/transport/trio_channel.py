@@ -52,8 +52,6 @@ class TrioChannel:
     ) -> None:
         self.peer: Address
         self._line: _Line
-        if isinstance(transport, trio.SocketStream):
-            transport = transport.socket
         if isinstance(transport, trio.abc.Stream):
             self.peer, self._line = Address("stream", 0), _StreamLine(transport)
         elif isinstance(transport, ssl.SSLSocket):

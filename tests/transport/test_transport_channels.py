@@ -286,15 +286,6 @@ async def test_trio_frames_go_both_ways_over_tcp() -> None:
         await left.receive(5)
 
 
-async def test_trio_takes_a_socket_stream_apart() -> None:
-    left, right = tcp_pair()
-    channel = TrioChannel(trio.SocketStream(trio.socket.from_stdlib_socket(left)))
-    right.sendall(frame(b"x"))
-    assert bytes(await channel.receive(1)) == b"x"
-    assert channel.peer.port == right.getsockname()[1]
-    right.close()
-
-
 async def test_trio_rule_10() -> None:
     left, right = tcp_pair()
     channel = TrioChannel(trio.socket.from_stdlib_socket(left))
