@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import trio
 from trio import socket as trio_socket
 
-from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone
+from framing.errors import AuthenticationError, PeerGone, WireError
 from robopro_eval.transport import sockets, tls
 from robopro_eval.transport.addresses import Address, check_address
 from robopro_eval.transport.auth import AUTH_MAX_FRAME, AUTH_SECONDS, ModelAuth, refusal
@@ -189,7 +189,7 @@ async def answer_authentication(
                 return
             body = await channel.receive(max(0.0, deadline - trio.current_time()))
     except AuthenticationError as error:
-        with contextlib.suppress(PeerGone, DeadlineExceeded):
+        with contextlib.suppress(WireError):
             await channel.send(refusal(str(error)), _REFUSAL_SECONDS)
         await channel.aclose()
         raise

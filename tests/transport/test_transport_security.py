@@ -176,6 +176,17 @@ async def test_a_stock_simulator_is_told_what_to_do_and_never_reaches_the_policy
     )
 
 
+async def test_why_a_simulator_is_refused_is_told_here_also_where_it_does_not_listen() -> None:
+    left, right = tcp_pair()
+    left.sendall(framed({"cmd": "reset_model", "obs": None}) + b"\xff\xff\xff\xff")
+    left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    left.close()  # with a reset: what it is told cannot be sent, and what it had sent is nonsense
+    channel = TrioChannel(trio.socket.from_stdlib_socket(right))
+    with pytest.raises(AuthenticationError, match="set the same EVAL_LINK_TOKEN"):
+        await answer_authentication(channel, WITH_TOKEN)
+    assert channel.closed
+
+
 def test_a_stock_model_is_not_used_and_the_line_says_what_to_do() -> None:
     log: list[str] = []
     with stock_peer.model_server(stock_peer.EchoPolicy(), log) as port:
