@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from typing import TextIO
 
 
 def use_utf8() -> None:
@@ -15,9 +17,20 @@ def use_utf8() -> None:
 
 def say(line: str) -> None:
     """Print one line on stdout and flush it: a log file or a waiting script sees it at once."""
-    print(line, flush=True)
+    _print(line, sys.stdout)
 
 
 def note(line: str) -> None:
     """Print one line for the operator on stderr, flushed; stdout stays for results."""
-    print(line, file=sys.stderr, flush=True)
+    _print(line, sys.stderr)
+
+
+def _print(line: str, stream: TextIO) -> None:
+    """What is served or evaluated goes on where nobody reads the lines any more: a `tee` that was ended, a terminal
+    that was closed."""
+    try:
+        print(line, file=stream, flush=True)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # also for the flush at the end, which would spoil the exit code
+        os.close(nowhere)
