@@ -27,7 +27,7 @@ class Program:
         )
         self.out: list[str] = []
         self.err: list[str] = []
-        self._lines: queue.Queue[str] = queue.Queue()
+        self._lines: queue.Queue[str | None] = queue.Queue()  # None at the end
         self._readers = [
             threading.Thread(target=self._read, args=(self.process.stdout, self.out, True), daemon=True),
             threading.Thread(target=self._read, args=(self.process.stderr, self.err, False), daemon=True),
@@ -41,6 +41,8 @@ class Program:
             into.append(line)
             if announce:
                 self._lines.put(line)
+        if announce:
+            self._lines.put(None)
 
     def line(self, start: str) -> str:
         """The next line on stdout that starts so."""
@@ -49,7 +51,9 @@ class Program:
             try:
                 line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"no line {start!r}, but {self.out} and {self.err}") from None
+                line = None
+            if line is None:
+                raise AssertionError(f"no line {start!r}, but {self.out} and {self.err}")
             if line.startswith(start):
                 return line
 
