@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
+from transport_helpers import reset, tcp_pair
 from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
 
 from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
@@ -24,13 +25,6 @@ from robopro_eval.transport.blocking import IOV_MAX, BlockingChannel, drop_sent
 from robopro_eval.transport.trio_channel import FAIR_FRAMES
 
 BIG = os.urandom(1 << 20) * 8
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with sockets.listen("127.0.0.1", 0) as listener:
-        dialed = sockets.dial(sockets.bound_address(listener), attempts=1)
-        accepted, _ = sockets.accept(listener)
-        return dialed, accepted
 
 
 @contextlib.contextmanager
@@ -55,12 +49,6 @@ def in_thread(function: Callable[[], object]) -> threading.Thread:
 
 def frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
-
-
-def reset(sock: socket.socket) -> None:
-    """Close with a reset, as a process does that dies with unread data."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
 
 
 # ---------------------------------------------------------------- blocking: what works

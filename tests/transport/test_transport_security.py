@@ -19,6 +19,7 @@ import stock_peer
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transport_helpers import reset, tcp_pair
 from trio.testing import MockClock, memory_stream_pair
 
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError
@@ -35,13 +36,6 @@ WITH_TOKEN = LinkSecurity.from_values(token=TOKEN)
 OTHER_TOKEN = LinkSecurity.from_values(token="another-token-altogether")
 NO_TOKEN = LinkSecurity()
 BIG = os.urandom(1 << 20)
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with sockets.listen("127.0.0.1", 0) as listener:
-        dialed = sockets.dial(sockets.bound_address(listener), attempts=1)
-        accepted, _ = sockets.accept(listener)
-        return dialed, accepted
 
 
 def framed(message: object) -> bytes:
@@ -179,8 +173,7 @@ async def test_a_stock_simulator_is_told_what_to_do_and_never_reaches_the_policy
 async def test_why_a_simulator_is_refused_is_told_here_also_where_it_does_not_listen() -> None:
     left, right = tcp_pair()
     left.sendall(framed({"cmd": "reset_model", "obs": None}) + b"\xff\xff\xff\xff")
-    left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    left.close()  # with a reset: what it is told cannot be sent, and what it had sent is nonsense
+    reset(left)  # what it is told cannot be sent, and what it had sent is nonsense
     channel = TrioChannel(trio.socket.from_stdlib_socket(right))
     with pytest.raises(AuthenticationError, match="set the same EVAL_LINK_TOKEN"):
         await answer_authentication(channel, WITH_TOKEN)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import trio
 from certificates import Certificates
+from transport_helpers import reset, tcp_pair
 from trio.testing import MockClock
 
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError, WireError
@@ -32,14 +33,6 @@ from robopro_eval.transport.security import LinkSecurity, authenticate, secure
 BIG = os.urandom(1 << 20) * 6
 PLAIN = LinkSecurity()
 LONG_AGO = datetime.datetime(2020, 1, 1)
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    """Dialed, accepted."""
-    with sockets.listen("127.0.0.1", 0) as listener:
-        dialed = sockets.dial(sockets.bound_address(listener), attempts=1)
-        accepted, _ = sockets.accept(listener)
-        return dialed, accepted
 
 
 Outcome = bytes | Exception
@@ -438,8 +431,7 @@ def test_blocking_the_last_words_of_a_peer_are_read_though_sending_fails(certifi
             peer.sock.recv(10)
             peer.sock.sendall(peer.record(b"\0\0\0\x03why"))
             time.sleep(0.1)
-            peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.sock.close()
+            reset(peer.sock)
 
         thread = threading.Thread(target=refuse)
         thread.start()
