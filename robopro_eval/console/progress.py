@@ -9,6 +9,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from robopro_eval.console.streams import show
+
 
 class RunProgress:
     """Reports the episodes of one run; use as a context manager.
@@ -79,4 +81,4 @@ class RunProgress:
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=self._stream, flush=True)
+            show(text, self._stream)

@@ -17,17 +17,17 @@ def use_utf8() -> None:
 
 def say(line: str) -> None:
     """Print one line on stdout and flush it: a log file or a waiting script sees it at once."""
-    _print(line, sys.stdout)
+    show(line, sys.stdout)
 
 
 def note(line: str) -> None:
     """Print one line for the operator on stderr, flushed; stdout stays for results."""
-    _print(line, sys.stderr)
+    show(line, sys.stderr)
 
 
-def _print(line: str, stream: TextIO) -> None:
-    """What is served or evaluated goes on where nobody reads the lines any more: a `tee` that was ended, a terminal
-    that was closed."""
+def show(line: str, stream: TextIO) -> None:
+    """Print one line on ``stream``, flushed. What is served or evaluated goes on where nobody reads the lines any more:
+    a `tee` that was ended, a terminal that was closed."""
     try:
         print(line, file=stream, flush=True)
     except OSError:

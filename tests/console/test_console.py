@@ -50,14 +50,16 @@ def test_lines_that_nobody_reads_any_more_end_no_program() -> None:
     """The reader of a pipe has gone, of both streams: `eval-model 2>&1 | tee log` and tee was killed."""
     code = """
 import os, sys
+from robopro_eval.console.progress import RunProgress
 from robopro_eval.console.streams import note, say
+progress = RunProgress("put_cup_in_box", 2)
 reader, writer = os.pipe()
 kept = os.dup(1)
 for stream in (1, 2):
     os.dup2(writer, stream)
 os.close(reader), os.close(writer)
 for _ in range(2):
-    say("to nobody"), note("to nobody")
+    say("to nobody"), note("to nobody"), progress.line("to nobody")
 os.write(kept, b"still here")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
