@@ -86,10 +86,10 @@ class Service:
                     if self.security.keeps_strangers_out:  # however many come, they push out none that was let in
                         self._silent.pop(silence, None)
                     self.say(f"🔗 Simulator connected from {tuple(peer)!r}")
-                    first = await channel.receive(None)
-                    self._silent.pop(silence, None)
                     session = self._session(channel, peer, None if self.side_by_side else self._line)
-                    self._log_end(await session.serve(first), peer)
+                    await session.listen()
+                    self._silent.pop(silence, None)
+                    self._log_end(await session.serve(), peer)
             if silence.cancelled_caught:
                 log.warning("too many connections; closed a silent one", peer=peer, limit=self.max_connections)
         except (AuthenticationError, DeadlineExceeded, SecurityError) as error:

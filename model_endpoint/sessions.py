@@ -82,7 +82,7 @@ class Session:
     _wire: ResponderSession = field(init=False)
     _seat: Seat = field(init=False)
     _place: Place | None = field(init=False, default=None)
-    _ahead: memoryview | None = field(init=False, default=None)  # a frame that came while the last one waited
+    _ahead: memoryview | None = field(init=False, default=None)  # a frame that was read already
     _episode: str | None = field(init=False, default=None)
     _requests: int = field(init=False, default=0)
     _served: bool = field(init=False, default=False)
@@ -92,12 +92,12 @@ class Session:
         self._wire = ResponderSession(Features(self.policy_name), max_frame=self.max_frame)
         self._seat = Seat(self.peer)
 
-    async def serve(self, first: memoryview | None = None) -> Farewell:
-        """Answer until the peer is done or gone; never raises for anything the peer or the policy does.
+    async def listen(self) -> None:
+        """Wait for the first request. Raises what the channel raises."""
+        self._ahead = await self.channel.receive(None)
 
-        ``first`` is a frame that was read already.
-        """
-        self._ahead = first
+    async def serve(self) -> Farewell:
+        """Answer until the peer is done or gone; never raises for anything the peer or the policy does."""
         owed = False
         try:
             while True:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 import threading
+import tracemalloc
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,6 +115,21 @@ async def test_two_hundred_connections_leave_nothing_behind(with_sessions: bool)
         if isinstance(model, WithSessions):
             while len(model.alive) > 0:
                 await trio.sleep(0.001)
+
+
+async def test_a_large_first_request_is_not_kept_for_as_long_as_the_connection() -> None:
+    async with serving(Episode()) as (port, _):
+        sim = aio.TrioChannel(await aio.dial(("127.0.0.1", port), attempts=1))
+        size = 16 << 20
+        tracemalloc.start()
+        for body in (b'{"cmd": "update_obs", "obs": "' + b"x" * size + b'"}', b'{"cmd": "update_obs", "obs": 1}'):
+            await sim.send([struct.pack(">I", len(body)), body])
+            assert bytes(await sim.receive(60.0)) == b'{"res": null}'
+        del body
+        kept, _peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert kept < size / 4
+        await sim.aclose()
 
 
 async def test_the_result_for_a_simulator_that_has_gone_reaches_nobody_else() -> None:
