@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import select
 import socket
 import ssl
@@ -18,8 +17,8 @@ from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.retry import describe
 from robopro_eval.transport.sockets import peer_address
 
-IOV_MAX = min(os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 1024, 1024)
-"""Buffers per sendmsg; the system refuses more."""
+IOV_MAX = 1024
+"""Buffers per sendmsg; Linux and macOS refuse more."""
 
 MAX_POLL_MS = 2**31 - 1
 """The longest that poll waits in one go, about 24 days: a C int of milliseconds."""

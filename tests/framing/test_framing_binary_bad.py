@@ -284,9 +284,7 @@ _PARTS = st.recursive(
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(
-            st.sampled_from(["__numpy_array__", "dtype", "shape", "size", "pairs", "a"]), inner, max_size=4
-        ),
+        st.dictionaries(st.sampled_from(_WORDS), inner, max_size=4),
     ),
     max_leaves=12,
 )
