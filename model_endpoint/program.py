@@ -114,15 +114,12 @@ async def _main(
                 say(f"done: served {service.tally}")
             except UserError as error:
                 outcome.error = error
-        if outcome.signal is not None:
-            # Still under _watch_signals: while this waits, a second Ctrl-C ends the process.
-            idle = await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
-            if not idle:
-                note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
-                _leave(128 + outcome.signal)
-        # Wait for it: a thread that is still ending while the interpreter is taken down under it may abort the process
-        # (seen with torch: "terminate called without an active exception").
-        await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
+        # In any case: a thread that is still ending while the interpreter is taken down under it may abort the process
+        # (seen with torch: "terminate called without an active exception"). A second Ctrl-C still ends it at once.
+        idle = await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
+        if not idle and outcome.signal is not None:
+            note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")
+            _leave(128 + outcome.signal)
         nursery.cancel_scope.cancel()
 
 
