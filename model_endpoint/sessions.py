@@ -114,7 +114,7 @@ class Session:
                 if frame is None:
                     has_turn = await self._has_its_turn()
                     frame = await self._answer(request) if has_turn else self._wire.error(GAVE_UP, None, Kind.SKIPPED)
-                await self.channel.send(frame, None)
+                await self.channel.send(frame, None)  # the system gives up a peer that does not read: TCP_USER_TIMEOUT
                 del request, frame  # large arrays, of which nobody here has any more need
                 owed = False
         except (PeerGone, DeadlineExceeded) as error:

@@ -19,7 +19,7 @@ from model_helpers import Upgraded, toy_policy
 from framing.errors import PolicyError
 from model_endpoint.policy_thread import PolicyThread
 from model_endpoint.serving import Service
-from robopro_eval.transport import aio
+from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.addresses import Address
 
 CONNECTIONS = 200
@@ -45,6 +45,9 @@ class Episode:
             assert self.release.wait(60)
         self.count += 1
         return self.count
+
+    def picture(self, size: int) -> np.ndarray:
+        return np.zeros(size, np.uint8)
 
     def explode(self) -> None:
         raise RuntimeError("boom")
@@ -130,6 +133,20 @@ async def test_a_large_first_request_is_not_kept_for_as_long_as_the_connection()
         tracemalloc.stop()
         assert kept < size / 4
         await sim.aclose()
+
+
+async def test_one_that_does_not_read_its_reply_does_not_hold_its_turn_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "USER_TIMEOUT", 0.5)
+    async with serving(Episode()) as (port, _):
+        deaf, following = await simulator(port), await simulator(port)
+        await deaf.call("reset_model")
+        await deaf.channel.send(deaf.wire.request("picture", (64 << 20,)))
+        await following.call("reset_model")
+        assert following.told == [(1, 1)]
+        assert await following.call("get_action") == 1
+        await deaf.channel.aclose()
 
 
 async def test_the_result_for_a_simulator_that_has_gone_reaches_nobody_else() -> None:
