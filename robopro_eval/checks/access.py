@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 
-from framing.errors import AuthenticationError, PeerGone, WireError
+from framing.errors import PeerGone, WireError
 from robopro_eval.checks.bench import Bench, clipped, first_request
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
+from robopro_eval.transport.auth import AUTH_COMMAND, fresh_nonce
 from robopro_eval.transport.security import LinkSecurity
 
 
@@ -28,16 +28,17 @@ def token_asked_for(bench: Bench) -> str:
 
 
 def wrong_token(bench: Bench) -> str:
+    """By hand: a session of ours would leave as soon as the server proves that it holds another token."""
     security = bench.link.security
     if security.token is None:
         raise NotOffered("there is no token")
-    try:
-        with bench.raw(replace(security, token=secrets.token_hex(32).encode())):
-            pass
-    except AuthenticationError as error:
-        bench.serves_next()
-        return f"a simulator with another token is refused ({clipped(error)})"
-    raise CheckFailed("a simulator with another token was let in")
+    with bench.raw(replace(security, token=None)) as raw:
+        raw.request({"cmd": AUTH_COMMAND, "obs": {"nonce": fresh_nonce()}})
+        raw.reply()
+        raw.request({"cmd": AUTH_COMMAND, "obs": {"proof": fresh_nonce()}})
+        how = raw.refused()
+    bench.serves_next()
+    return f"a simulator with another token: {how}"
 
 
 def tls_asked_for(bench: Bench) -> str:

@@ -45,9 +45,9 @@ class GoodServer:
 
     patience = 4.0  # ample for a busy machine
 
-    def __init__(self) -> None:
-        self.face = load_face(find_policy("echo"))
-        self.model = load_model(self.face, {})
+    def __init__(self, policy: str = "echo", **usr_args: object) -> None:
+        self.face = load_face(find_policy(policy))
+        self.model = load_model(self.face, usr_args)
         self.listener = socket.create_server(("localhost", 0))
         self.port: int = self.listener.getsockname()[1]
         self.open: set[socket.socket] = set()

@@ -80,7 +80,7 @@ def test_a_broken_server_fails_the_line_about_its_defect(kind: type[GoodServer],
 
 def test_every_line_has_a_server_that_fails_it() -> None:
     covered = set().union(*BROKEN.values())
-    elsewhere = {"access.token", "access.wrong_token", "access.tls", "time.redial"}
+    elsewhere = {"access.token", "access.wrong_token", "access.tls", "time.redial"}  # test_access.py
     assert {check.name for check in CHECKS} - covered - elsewhere == set()
 
 
