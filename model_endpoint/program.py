@@ -172,17 +172,13 @@ async def _watch_signals(
     working: trio.CancelScope, outcome: _Outcome, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """First signal: stop serving. The handler stays until the process ends, so that a second one can end it at once."""
-
-    def on_signal(number: int) -> None:
-        if outcome.signal is not None:
-            _leave(128 + number)
-        outcome.signal = number
-        working.cancel()
-
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:
-            on_signal(number)
+            if outcome.signal is not None:
+                _leave(128 + number)
+            outcome.signal = number
+            working.cancel()
 
 
 async def _watch_calls(thread: PolicyThread, limit: float) -> None:

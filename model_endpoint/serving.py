@@ -111,10 +111,10 @@ class Service:
         Raises AuthenticationError, DeadlineExceeded, PeerGone or ProtocolError, and SecurityError where our own files
         cannot be used any more. A simulator that listens may be busy before its first word; one that dials may not.
         """
-        line = await aio.secure(
+        secured = await aio.secure(
             sock, self.security, listening=listening, host=host, seconds=AUTH_SECONDS if listening else math.inf
         )
-        async with aclosing(aio.TrioChannel(line, self.max_frame)) as channel:
+        async with aclosing(aio.TrioChannel(secured, self.max_frame)) as channel:
             await aio.answer_authentication(channel, self.security, patient=not listening)
             yield channel
 
