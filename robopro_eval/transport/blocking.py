@@ -23,9 +23,8 @@ IOV_MAX = 1024
 MAX_POLL_MS = 2**31 - 1
 """The longest that poll waits in one go, about 24 days: a C int of milliseconds."""
 
-
-NOT_TAKEN = "the peer at {peer} did not take a message within {timeout} s"
-NO_REPLY = "no reply from the peer at {peer} within {timeout} s"
+NOT_TAKEN = "the peer at {peer} did not take a message within {timeout:g} s"
+NO_REPLY = "no reply from the peer at {peer} within {timeout:g} s"
 
 
 class BlockingChannel:

@@ -21,7 +21,7 @@ from framing.errors import DeadlineExceeded, PeerGone, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, HEADER, Buffer, FrameDecoder
 from robopro_eval.transport import sockets, tls
 from robopro_eval.transport.addresses import Address
-from robopro_eval.transport.blocking import IOV_MAX, acknowledge, broken, corked, drop_sent, gone, poll_for
+from robopro_eval.transport.blocking import IOV_MAX, NOT_TAKEN, acknowledge, broken, corked, drop_sent, gone, poll_for
 
 FAIR_SHARE = 4 << 20
 """Bytes that may pass on one channel before other tasks run: a millisecond or two."""
@@ -95,7 +95,7 @@ class TrioChannel:
             await self._close()
             raise
         await self._close()
-        raise DeadlineExceeded(f"the peer at {self.peer} did not take a message within {timeout} s")
+        raise DeadlineExceeded(NOT_TAKEN.format(peer=self.peer, timeout=timeout))
 
     async def receive(self, timeout: float | None = None) -> memoryview:
         """The next frame's body: fresh memory that nothing else touches. `timeout` seconds for the whole frame."""
@@ -108,7 +108,7 @@ class TrioChannel:
             await self._close()
             raise
         await self._close()
-        raise DeadlineExceeded(f"no message from the peer at {self.peer} within {timeout} s")
+        raise DeadlineExceeded(f"no message from the peer at {self.peer} within {timeout:g} s")
 
     async def aclose(self) -> None:
         """Close the connection. Safe to repeat; a task that is receiving gets PeerGone."""
