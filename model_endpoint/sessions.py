@@ -25,6 +25,7 @@ from robopro_eval.transport.auth import AUTH_COMMAND
 from robopro_eval.transport.retry import STATUS_EVERY
 
 LAST_WORD_SECONDS = 1.0  # for a reply to a peer that broke the wire or said goodbye: it may not read any more
+ERRORS_REMEMBERED = 100  # of one connection, at most 16 KiB each; more of them are shown as often as they come
 NO_TOKEN_HERE = (
     "the simulator asks for a token and this model has none: set the same EVAL_LINK_TOKEN for both programs or none"
 )
@@ -175,7 +176,7 @@ class Session:
                 nursery.start_soon(watch)
             try:
                 await work()
-            except (PeerGone, DeadlineExceeded) as error:
+            except (PeerGone, DeadlineExceeded, ProtocolError) as error:
                 gone = error
             nursery.cancel_scope.cancel()
         if gone is not None:
@@ -253,7 +254,8 @@ class Session:
         self.tally.policy_errors += 1
         message = shorten(message)
         seen = message in self._errors_shown  # the same traceback a hundred times hides everything else
-        self._errors_shown.add(message)
+        if len(self._errors_shown) < ERRORS_REMEMBERED:
+            self._errors_shown.add(message)
         log.warning(
             "request failed",
             traceback=None if seen or traceback is None else shorten(traceback),

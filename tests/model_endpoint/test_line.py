@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,7 +12,8 @@ import trio
 from model_helpers import Counter, InPlace, Upgraded, counting_policy
 
 from framing.codec import numpy_to_json
-from framing.errors import PolicyError
+from framing.errors import PolicyError, ProtocolError
+from framing.frames import Buffer
 from framing.messages import Wait
 from model_endpoint.line import Line
 from model_endpoint.sessions import Farewell, Session, Tally
@@ -192,6 +193,22 @@ async def test_one_that_does_not_read_its_notices_is_given_up(autojump_clock: tr
             nursery.start_soon(serve)
             await deaf.channel.send(deaf.wire.request("reset_model"))
         assert "did not take a message" in r.farewells["deaf"].detail
+        assert r.line.waiting == 0
+
+
+async def test_nonsense_that_is_found_while_a_notice_is_sent_ends_the_connection_like_any() -> None:
+    class Alerted(TrioChannel):
+        async def send(self, buffers: Sequence[Buffer], timeout: float | None = None) -> None:
+            raise ProtocolError("an alert instead of TLS")
+
+    async with room() as r:
+        first = r.enter("first")
+        await first.ask_for_a_turn()
+        ours, theirs = trio.testing.memory_stream_pair()
+        session = Session(Alerted(ours), r.runner, "toy", "odd", r.tally, line=r.line)
+        odd = Upgraded(TrioChannel(theirs))
+        await odd.channel.send(odd.wire.request("reset_model"))
+        assert await session.serve() == Farewell(None, "an alert instead of TLS", True, 1)
         assert r.line.waiting == 0
 
 

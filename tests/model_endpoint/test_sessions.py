@@ -279,3 +279,17 @@ async def test_the_same_traceback_is_logged_once(capsys: pytest.CaptureFixture[s
     text = capsys.readouterr().err
     assert text.count("Traceback (most recent call last)") == 1
     assert text.count('level=warning event="request failed" peer=sim:1 cmd=explode kind=policy_error') == 3
+
+
+async def test_errors_that_differ_each_time_are_not_remembered_without_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from model_endpoint import logs, sessions
+
+    logs.set_up(0)
+    monkeypatch.setattr(sessions, "ERRORS_REMEMBERED", 2)
+    async with world() as w:
+        for word in ("one", "two", "three", "one", "three"):
+            monkeypatch.setattr(w.model, "explode", lambda word=word: [].index(word))
+            await w.stock({"cmd": "explode"})
+    assert capsys.readouterr().err.count("Traceback (most recent call last)") == 4
