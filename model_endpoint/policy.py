@@ -156,6 +156,8 @@ class Call:
         except PolicyError as error:
             # A copy without traceback and cause, whose frames would hold on to the session after its end.
             self.error = PolicyError(str(error), kind=error.kind, remote_traceback=error.remote_traceback)
+        except KeyboardInterrupt:  # nobody's Ctrl-C: signals go to the main thread
+            self.error = PolicyError(f"{self.request.cmd}() raised KeyboardInterrupt", kind=Kind.POLICY_ERROR)
         except BaseException as error:  # a defect of ours: handed over, not swallowed
             self.error = error
         finally:

@@ -84,6 +84,17 @@ async def test_what_the_policy_raises_comes_back_and_the_thread_lives_on() -> No
         assert (await do(thread, lambda: 3)).value == 3
 
 
+async def test_a_keyboard_interrupt_of_the_policys_own_costs_the_request_alone() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async with running() as (thread, _):
+        call = await do(thread, interrupt)
+        assert isinstance(call.error, PolicyError)
+        assert str(call.error) == "do() raised KeyboardInterrupt"
+        assert (await do(thread, lambda: 3)).value == 3
+
+
 async def test_a_defect_of_ours_is_raised_where_the_call_is_awaited() -> None:
     class Broken(Seat):
         def session(self, policy: Policy) -> object:  # type: ignore[override]
