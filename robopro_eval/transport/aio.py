@@ -47,7 +47,7 @@ async def accept(
         while True:
             with trio.move_on_after(status_every):
                 try:
-                    sock, _ = await listener.accept()
+                    sock, peer = await listener.accept()
                 except ConnectionAbortedError:
                     continue
                 except OSError as error:
@@ -55,7 +55,7 @@ async def accept(
                     await trio.sleep(sockets.EXHAUSTED_PAUSE)
                     continue
                 sockets.configure(sock)
-                return sock, sockets.peer_address(sock)
+                return sock, sockets.address_from(peer)
             on_wait(f"⏳ still waiting on {where} for a peer to connect ({trio.current_time() - begun:.0f} s)")
     raise NobodyCame(f"nobody connected to {where} within {timeout:g} s")
 

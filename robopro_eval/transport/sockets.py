@@ -104,18 +104,18 @@ class AnySocket(Protocol):
 
 def bound_address(sock: AnySocket) -> Address:
     """Where `sock` really is bound: the port that the system chose for port 0."""
-    return _address(sock.getsockname())
+    return address_from(sock.getsockname())
 
 
 def peer_address(sock: AnySocket) -> Address:
     """The other end of a connected socket; `UNKNOWN` if it has gone already."""
     try:
-        return _address(sock.getpeername())
+        return address_from(sock.getpeername())
     except OSError:
         return UNKNOWN
 
 
-def _address(name: object) -> Address:
+def address_from(name: object) -> Address:
     """What the system says; an IPv4 peer of an IPv6 socket under its IPv4 address."""
     if not isinstance(name, tuple) or len(name) < 2:  # a Unix socket
         return UNKNOWN
@@ -242,7 +242,7 @@ def accept(
         pause = status_every - waited % status_every
         listener.settimeout(pause if timeout is None else min(pause, timeout - waited))
         try:
-            sock, _ = listener.accept()
+            sock, peer = listener.accept()
         except TimeoutError:
             if timeout is None or clock() - begun < timeout:
                 on_wait(f"⏳ still waiting on {where} for a peer to connect ({clock() - begun:.0f} s)")
@@ -254,4 +254,4 @@ def accept(
             time.sleep(EXHAUSTED_PAUSE)
             continue
         configure(sock)
-        return sock, peer_address(sock)
+        return sock, address_from(peer)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import trio
+from transport_helpers import reset
 from trio.testing import MockClock
 
 from robopro_eval.transport import aio, sockets
@@ -332,6 +333,26 @@ def test_nobody_comes() -> None:
             sockets.accept(listener, timeout=0.35, status_every=0.1, on_wait=lines.append)
     assert len(lines) == 3
     assert lines[0].startswith(f"⏳ still waiting on 127.0.0.1:{port} for a peer to connect (")
+
+
+def gone_already(listener: socket.socket) -> Address:
+    """Where somebody came from who left before being accepted."""
+    dialed = sockets.dial(sockets.bound_address(listener), attempts=1)
+    came_from = sockets.bound_address(dialed)
+    reset(dialed)
+    return came_from
+
+
+async def test_a_peer_that_has_gone_already_is_still_named() -> None:
+    with sockets.listen("127.0.0.1", 0) as listener, trio.socket.from_stdlib_socket(listener.dup()) as twin:
+        came_from = gone_already(listener)
+        accepted, peer = sockets.accept(listener, timeout=5)
+        accepted.close()
+        assert peer == came_from
+        came_from = gone_already(listener)
+        trio_accepted, peer = await aio.accept(twin, timeout=5)
+        trio_accepted.close()
+        assert peer == came_from
 
 
 _WAITING = """
