@@ -48,9 +48,9 @@ async def accept(
             with trio.move_on_after(status_every):
                 try:
                     sock, peer = await listener.accept()
-                except ConnectionAbortedError:
-                    continue
                 except OSError as error:
+                    if error.errno in sockets.BROKEN_IN_THE_QUEUE:
+                        continue
                     on_wait(sockets.cannot_accept(where, error))
                     await trio.sleep(sockets.EXHAUSTED_PAUSE)
                     continue

@@ -33,6 +33,21 @@ KEEPALIVE = (20, 5, 4)
 """Seconds of silence before the first probe, seconds between probes, probes: 40 s to notice a dead idle host."""
 
 
+BROKEN_IN_THE_QUEUE = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOPROTOOPT,
+        errno.EPERM,
+        errno.EPROTO,
+    }
+)
+"""What accept fails with for a single connection that broke, or that a firewall forbids; the next one may be well."""
+
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """What accept fails with when this process or machine is out of descriptors or memory. It passes when others close."""
 
@@ -247,9 +262,9 @@ def accept(
             if timeout is None or clock() - begun < timeout:
                 on_wait(f"⏳ still waiting on {where} for a peer to connect ({clock() - begun:.0f} s)")
             continue
-        except ConnectionAbortedError:  # it left between connecting and being accepted
-            continue
         except OSError as error:
+            if error.errno in BROKEN_IN_THE_QUEUE:
+                continue
             on_wait(cannot_accept(where, error))
             time.sleep(EXHAUSTED_PAUSE)
             continue

@@ -469,6 +469,49 @@ print(took, [name for name in {absent!r} if name in new])
     assert min(float(took) for took, _ in runs) < 0.3
 
 
+class Unlucky:
+    """A listener whose first `accept` fails, as the system lets it for a connection that broke in the queue."""
+
+    def __init__(self, listener: socket.socket, code: int) -> None:
+        self.listener = listener
+        self.failures = [OSError(code, os.strerror(code))]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failures:
+            raise self.failures.pop()
+        return self.listener.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.listener, name)
+
+
+BROKEN = pytest.mark.parametrize("code", [errno.ECONNABORTED, errno.EPROTO, errno.EHOSTUNREACH, errno.EPERM])
+
+
+@BROKEN
+def test_a_connection_that_broke_in_the_queue_does_not_end_the_accepting(code: int) -> None:
+    with sockets.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as dialed:
+        accepted, peer = sockets.accept(Unlucky(listener, code))  # type: ignore[arg-type]
+        accepted.close()
+        assert peer == dialed.getsockname()
+
+
+@BROKEN
+async def test_trio_a_connection_that_broke_in_the_queue(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with aio.listen("127.0.0.1", 0) as listener, socket.create_connection(aio.bound_address(listener)) as dialed:
+        failures, usual = [OSError(code, os.strerror(code))], listener.accept
+
+        async def accept() -> Any:
+            if failures:
+                raise failures.pop()
+            return await usual()
+
+        monkeypatch.setattr(listener, "accept", accept)
+        accepted, peer = await aio.accept(listener)
+        accepted.close()
+        assert peer == dialed.getsockname()
+
+
 @pytest.fixture
 def out_of_descriptors() -> Iterator[Callable[[str], None]]:
     """From its first use on, no descriptor is free; each call notes a status line and lifts that again."""
