@@ -211,7 +211,10 @@ class Program:
 
         def go_on_elsewhere(name: str, seconds: float) -> None:
             assert launch is not None
+            if self._interruption.came:
+                return  # the process is about to end
             needed = run.hung(name, seconds)
+            progress.stop()
             episodes.abandon_video()
             launch.again(needed.continuation)
 

@@ -28,7 +28,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Whether a signal has come, for places that a swallowed KeyboardInterrupt would otherwise pass by."""
+    """Whether a signal has come, for places that a swallowed KeyboardInterrupt would otherwise pass by, and for threads
+    while the main one is busy."""
 
     def __init__(self) -> None:
         self.came = False
@@ -48,12 +49,12 @@ def first_signal_interrupts() -> Iterator[Interruption]:
         return
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        interruption.came = True
+        interruption.came = True  # the watcher may be late
         raise KeyboardInterrupt
 
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    watcher = threading.Thread(target=_watch, args=(ours,), name="signal-watcher", daemon=True)
+    watcher = threading.Thread(target=watch, args=(ours, interruption), name="signal-watcher", daemon=True)
     before = {number: signal.getsignal(number) for number in SIGNALS}
     old_descriptor = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     for number in SIGNALS:
@@ -70,8 +71,8 @@ def first_signal_interrupts() -> Iterator[Interruption]:
         ours.close()
 
 
-def _watch(wakeup: socket.socket) -> None:
-    """Wait for the first signal, then for a second one or for the end of the grace."""
+def watch(wakeup: socket.socket, interruption: Interruption) -> None:
+    """Wait for the first signal, then for a second one or for the end of the grace; either ends the process."""
     try:
         while True:
             data = wakeup.recv(1)
@@ -79,6 +80,7 @@ def _watch(wakeup: socket.socket) -> None:
                 return
             if data[0] in SIGNALS:
                 break
+        interruption.came = True
         wakeup.settimeout(GRACE_SECONDS)
         while True:
             data = wakeup.recv(1)

@@ -199,6 +199,7 @@ class Run:
         try:
             self._episodes.expert_check(position, seed)
         except SeedRejected as error:
+            self._interruption.check()  # what looks like the expert's failure may have been Ctrl-C
             self._log(begun, "rejected", error="expert_check", reason=str(error))
             self._progress.line(f"note: seed {seed} is not used: {error}")
             raise

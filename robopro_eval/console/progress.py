@@ -48,6 +48,10 @@ class RunProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Give the terminal back. Safe to repeat."""
         if self._bar is not None:
             self._bar.stop()
 

@@ -77,6 +77,9 @@ def test_plain_progress_lines() -> None:
     ]
 
 
+SHOW_CURSOR = "\x1b[?25h"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -89,6 +92,14 @@ def test_a_terminal_gets_a_bar_and_the_lines() -> None:
         progress.scored(40000, True, 88)
     assert "SUCCESS (steps=88)" in out.getvalue()
     assert "SR 1/1 = 100 %" in out.getvalue()
+
+
+def test_the_terminal_is_given_back_before_the_end_too() -> None:
+    out = Terminal()
+    with RunProgress("put_cup_in_box", 2, stream=out) as progress:
+        assert out.getvalue().count(SHOW_CURSOR) == 0
+        progress.stop()
+        assert out.getvalue().count(SHOW_CURSOR) == 1
 
 
 def test_table_lines_up() -> None:

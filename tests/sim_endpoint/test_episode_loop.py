@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sim_fakes import (
 from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from robopro_eval.records import read_jsonl
 from sim_endpoint.controllers import MAX_IDLE_EVALS, ExpertController, PolicyController
-from sim_endpoint.interrupt import first_signal_interrupts
+from sim_endpoint.interrupt import Interruption, first_signal_interrupts, watch
 from sim_endpoint.runner import FixedSupply
 
 
@@ -305,3 +306,28 @@ def test_ctrl_c_that_compiled_code_swallows_ends_the_run_all_the_same(rig: Rig, 
     assert [line["seed"] for line in metrics(rig)] == [1]
     assert queries <= 6
     assert [line["outcome"] for line in attempts(rig)] == ["scored"]
+
+
+def test_an_interrupt_is_no_verdict_of_the_expert(rig: Rig) -> None:
+    """What is on record as rejected stays rejected, also when the run is gone on with."""
+    interruption = Interruption()
+
+    def swallow() -> None:
+        interruption.came = True
+        raise RuntimeError("a cast failed")
+
+    rig.env.play_once = swallow  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        rig.play(None, episodes=1, expert_check=True, interruption=interruption)
+    assert attempts(rig) == []
+
+
+def test_other_threads_hear_of_a_signal_while_the_main_one_is_busy() -> None:
+    """A hang that is interrupted must not go on in a fresh process, which would know nothing of the interrupt."""
+    ours, theirs = socket.socketpair()
+    interruption = Interruption()
+    theirs.send(bytes([signal.SIGINT]))
+    theirs.close()
+    watch(ours, interruption)
+    ours.close()
+    assert interruption.came
