@@ -11,6 +11,8 @@ from robopro_eval.records import EpisodeRecord, coverage_bounds, wilson_interval
 DOMINANT = 2 / 3
 """Share of the time from which one side is said to starve the other: it then takes twice as long as all the rest."""
 
+NOT_TOLD = " (a stock model does not tell them apart)"
+
 
 def summary(
     records: Sequence[EpisodeRecord],
@@ -86,7 +88,7 @@ class Shares:
         parts = [("simulate", self._simulate), ("encode", self._encode)]
         if self._told is None:
             rest = percent(self._call - self._encode)
-            return ", ".join(_parts(parts)) + f", wire and model {rest} (a stock model does not tell them apart)"
+            return ", ".join(_parts(parts)) + f", wire and model {rest}{NOT_TOLD}"
         wire, queue, infer = self._told
         return ", ".join(_parts([*parts, ("wire", wire), ("queue", queue), ("infer", infer)]))
 
@@ -99,22 +101,20 @@ class Shares:
                 f"model waits {least}{percent(self._simulate)} of the time for this simulator: more simulators per "
                 "model would use it"
             )
-        if self._told is None:
-            if self._call < DOMINANT:
-                return "neither side clearly waits for the other, as far as a stock model tells"
-            return (
-                f"simulator waits {percent(self._call)} of the time for the model and the link, which a stock model "
-                "does not tell apart"
-            )
-        wire, queue, infer = self._told
-        if self._encode + wire >= DOMINANT:
-            return f"both wait {percent(self._encode + wire)} of the time for the link and its encoding"
-        if queue + infer < DOMINANT:
-            return "neither side clearly waits for the other"
-        waits = f"simulator waits {percent(queue + infer)} of the time for the model"
-        if queue > infer:
-            return f"{waits}, mostly in line behind others: fewer simulators per model would be as fast"
-        return f"{waits}: more simulators per model would not be faster, a faster model would"
+        if self._told is not None:
+            wire, queue, infer = self._told
+            if self._encode + wire >= DOMINANT:
+                return f"both wait {percent(self._encode + wire)} of the time for the link and its encoding"
+            if queue + infer >= DOMINANT:
+                waits = f"simulator waits {percent(queue + infer)} of the time for the model"
+                if queue > infer:
+                    return f"{waits}, mostly in line behind others: fewer simulators per model would be as fast"
+                return f"{waits}: more simulators per model would not be faster, a faster model would"
+        if self._call >= DOMINANT:
+            unknown = NOT_TOLD if self._told is None else ""
+            return f"simulator waits {percent(self._call)} of the time for the model and the link{unknown}"
+        unknown = ", as far as a stock model tells" if self._told is None else ""
+        return f"neither side clearly waits for the other{unknown}"
 
 
 def _parts(parts: Sequence[tuple[str, float]]) -> list[str]:

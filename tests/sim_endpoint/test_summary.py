@@ -84,8 +84,9 @@ def split(simulate: float, encode: float, wire: float | None, queue: float | Non
         ((50, 1, 4, 0, 45), "neither side clearly waits for the other"),
         ((81, 1, None, None, None), "model waits at least 81.0 % of the time for this simulator: more simulators per "
          "model would use it"),
-        ((10, 1, None, None, None), "simulator waits 90.0 % of the time for the model and the link, which a stock "
-         "model does not tell apart"),
+        ((20, 5, 35, 0, 40), "simulator waits 80.0 % of the time for the model and the link"),
+        ((10, 1, None, None, None), "simulator waits 90.0 % of the time for the model and the link (a stock model does "
+         "not tell them apart)"),
         ((50, 1, None, None, None), "neither side clearly waits for the other, as far as a stock model tells"),
     ],
 )  # fmt: skip
