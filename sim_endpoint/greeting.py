@@ -1,9 +1,8 @@
 """Finding out whether what is at the other end of a new connection is a model, each in a thread of its own.
 
 Whoever connects has to speak TLS and to hold the token, where the operator asks for that, then gets ``reset_model``
-and has to answer like a model. That may take minutes (it loads, it waits in
-line) or for ever (it is no model), and must not keep others from being heard: the link goes on accepting meanwhile
-and takes the first that answers.
+and has to answer like a model. That may take minutes (it loads, it waits in line) or for ever (it is no model), and
+must not keep others from being heard: the link goes on accepting meanwhile and takes the first that answers.
 """
 
 from __future__ import annotations
@@ -73,16 +72,10 @@ class Greeting:
 
     def _greet(self) -> RemoteModel:
         settings, security = self._door.settings, self._door.security
-        self._sock = secure(
-            self._sock,
-            security,
-            listening=self._door.listening,
-            host=settings.model_server_host,
-            seconds=settings.connect_timeout,
-        )
+        self._sock = secure(self._sock, security, listening=self._door.listening, host=settings.model_server_host)
         channel = BlockingChannel(self._sock, settings.max_frame)
         try:
-            authenticate(channel, security, self.peer, seconds=settings.connect_timeout)
+            authenticate(channel, security, self.peer)
             session = RequesterSession(settings.wire, max_frame=settings.max_frame)
             model = RemoteModel(
                 channel,

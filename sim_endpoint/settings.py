@@ -110,7 +110,7 @@ class SimSettings(LinkSettings):
     )
     connect_timeout: float = knob(
         CONNECT_TIMEOUT,
-        "Seconds that one attempt to connect may take, and the handshakes of TLS and token after it",
+        "Seconds that one attempt to connect may take",
         group=LINK,
         reason="A host that is up answers or refuses within milliseconds",
         metavar="SECONDS",
