@@ -39,7 +39,7 @@ EXAMPLES = """examples:
   eval-sim --expert --test_num 2                                         (no model: an installation check)
 
 exit codes:
-  0    the run is whole, whatever the success rate
+  0    the run came to its end, whatever the success rate; the table names what it could not score
   1    something failed: no model, too many episodes without a result, no room for results; the last line says what
   2    the command is wrong
   130  stopped by Ctrl-C or SIGTERM; what was measured is saved"""
@@ -149,7 +149,6 @@ class Program:
     def _link_supply(self, link: ModelLink) -> LinkSupply:
         prepared = self._prepared
         assert prepared.face is not None
-        had_one, self._takes_over = self._takes_over, False
         return LinkSupply(
             link,
             prepared.policy,
@@ -157,7 +156,7 @@ class Program:
             prepared.usr_args,
             peer_wait=prepared.settings.peer_wait,
             note=note,
-            had_one=had_one,
+            had_one=self._takes_over,
         )
 
     def _one_run(self, supply: ControllerSupply) -> int:
@@ -188,7 +187,10 @@ class Program:
         except UserError as error:  # a full disk; what was scored is to be seen all the same
             note(f"error: {error}")
             code = code or EXIT_FAILURE
-        _report(prepared, results, stopped, time.perf_counter() - start)
+        # A process that took over does not know how long those before it took.
+        took = None if self._takes_over else time.perf_counter() - start
+        self._takes_over = False
+        _report(prepared, results, stopped, took)
         return code
 
     def _play(self, supply: ControllerSupply, results: ResultsFolder, progress: RunProgress) -> str | None:

@@ -25,7 +25,7 @@ def summary(
     step_lim: int | None = None,
 ) -> str:
     """The whole table. `step_lim`: episodes were cut there, not at the task's own limit. `wall_seconds` of this
-    process, None where it has played nothing."""
+    process, None where it has played nothing or only the rest."""
     n = len(records)
     rows = [("task", f"{task} ({config})"), ("episodes", f"{n}" if n == planned else f"{n} of {planned}")]
     if step_lim is not None:
