@@ -33,15 +33,22 @@ def door(**fields: Any) -> Door:
 def test_the_simulator_listens_and_a_stranger_comes_first(stranger: str) -> None:
     said: list[str] = []
     noted: list[str] = []
-    link = ListeningLink(door(sim_as_server=True, sim_server_bind="127.0.0.1", port=0), said.append, noted.append)
+    turned_away = threading.Event()
+
+    def note(line: str) -> None:
+        noted.append(line)
+        turned_away.set()
+
+    def a_model_comes() -> None:
+        if turned_away.wait(10.0):
+            stock_peer.model_dialing(stock_peer.EchoPolicy(), "127.0.0.1", port)
+
+    link = ListeningLink(door(sim_as_server=True, sim_server_bind="127.0.0.1", port=0), said.append, note)
     link.open()
     port = int(said[0].partition("127.0.0.1:")[2].partition(" ")[0])
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(STRANGERS[stranger])
-        threading.Thread(
-            target=lambda: (_closed(sock), stock_peer.model_dialing(stock_peer.EchoPolicy(), "127.0.0.1", port)),
-            daemon=True,
-        ).start()
+        threading.Thread(target=a_model_comes, daemon=True).start()
         source = link.connect(10.0)
     assert source.call("echo", [3]) == 3
     assert len(noted) == 1, noted
