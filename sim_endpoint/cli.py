@@ -135,7 +135,8 @@ class Program:
             source = LocalModel(dispatcher, max_frame=prepared.settings.max_frame)
             controller = PolicyController(prepared.policy, source, prepared.face.eval, prepared.usr_args)
             return self._one_run(FixedSupply(controller))
-        link = make_link(prepared.door(note), say, note)
+        attempts = 0 if self._earlier is None else len(self._earlier.attempts_now)
+        link = make_link(prepared.door(note, attempts=attempts), say, note)
         try:
             link.open()
             while True:

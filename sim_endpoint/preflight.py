@@ -147,8 +147,9 @@ class Prepared:
             lines += [] if exposed is None else [exposed]
         return lines
 
-    def door(self, note: Callable[[str], None]) -> Door:
-        """How the run meets its models. Raises UsageError where there can be no recordings."""
+    def door(self, note: Callable[[str], None], *, attempts: int = 0) -> Door:
+        """How the run meets its models. `attempts`: made by processes that this one takes over from, and recorded.
+        Raises UsageError where there can be no recordings."""
         recorder = None
         if self.settings.record is not None:
             folder = Path(self.settings.record).expanduser()
@@ -157,7 +158,7 @@ class Prepared:
             except OSError as error:
                 raise UsageError(f"--record {folder}: cannot make this folder: {error.strerror or error}") from error
             names = {"benchmark": self.benchmark.name, "config": self.config, "policy": self.policy}
-            recorder = Recorder(folder, names, note)
+            recorder = Recorder(folder, names, note, earlier=attempts)
         return Door(self.settings, self.security, recorder)
 
     def episode_spec(self, folder: Path) -> EpisodeSpec:

@@ -10,8 +10,8 @@ from sim_endpoint.model_source import EpisodeInfo
 from sim_endpoint.remote_model import Channel
 
 MAX_EPISODES = 10
-"""Recordings of one process. One finds the difference between two sides; ten show whether it is always the same; with
-`MAX_RECORDING` they fill 5 GiB at most, which an overnight run must not exceed."""
+"""Recordings of one ``eval-sim``. One finds the difference between two sides; ten show whether it is always the same;
+with `MAX_RECORDING` they fill 5 GiB at most, which an overnight run must not exceed."""
 
 SUFFIX = ".recording"
 
@@ -20,13 +20,16 @@ class Recorder:
     """Puts a :class:`RecordingChannel` before the channel of an episode, as long as there is one to record.
 
     ``meta`` is what every file says of the run. ``note`` is told, once per file, why a recording stopped early.
+    ``earlier`` is how many recordings there may be of processes that this one takes over from.
     """
 
-    def __init__(self, folder: Path, meta: Mapping[str, object], note: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, meta: Mapping[str, object], note: Callable[[str], None], *, earlier: int = 0
+    ) -> None:
         self._folder = folder
         self._meta = dict(meta)
         self._note = note
-        self._files = 0
+        self._files = earlier
         self._last: RecordingChannel | None = None
 
     def begin(self, channel: Channel, info: EpisodeInfo) -> Channel:

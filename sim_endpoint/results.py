@@ -99,6 +99,11 @@ class ResultsFolder:
         """What a process needs that is to go on here."""
         return Continuation(self.path, self.attempts_before)
 
+    @property
+    def attempts_now(self) -> list[AttemptRecord]:
+        """Those of the run that a person started, whichever process made them."""
+        return self.attempts[self.attempts_before :]
+
     def has(self, seed: int) -> bool:
         """Whether the seed has its result."""
         return any(record.seed == seed for record in self.scored)
@@ -108,9 +113,8 @@ class ResultsFolder:
         return max((record.attempt for record in self.attempts if record.seed == seed), default=0)
 
     def invalid_attempts(self, seed: int) -> list[AttemptRecord]:
-        """Attempts at a seed that came to nothing in the run that a person started, whichever process made them."""
-        counting = self.attempts[self.attempts_before :]
-        return [record for record in counting if record.seed == seed and record.outcome == "invalid"]
+        """Of these the ones at a seed that came to nothing."""
+        return [record for record in self.attempts_now if record.seed == seed and record.outcome == "invalid"]
 
     def rejection(self, seed: int) -> str | None:
         """Why the expert check turned the seed down, if it has."""

@@ -12,13 +12,13 @@ from framing.binary import decode_body
 from framing.session import RequesterSession, WireChoice
 from robopro_eval.transport.recording import Direction, read_recording
 from sim_endpoint.model_source import EpisodeInfo
-from sim_endpoint.recorder import Recorder
+from sim_endpoint.recorder import MAX_EPISODES, Recorder
 from sim_endpoint.remote_model import RemoteModel
 from sim_endpoint.settings import Patience
 
 
 class Rig:
-    def __init__(self, folder: Path, wire: WireChoice = "auto") -> None:
+    def __init__(self, folder: Path, wire: WireChoice = "auto", *, earlier: int = 0) -> None:
         self.folder = folder
         self.notes: list[str] = []
         self.model = ScriptedModel({"get_action": np.arange(600.0).reshape(30, 20)})
@@ -27,7 +27,7 @@ class Rig:
             RequesterSession(wire),
             patience=Patience(5.0, 5.0),
             peer="node-b:29761",
-            recorder=Recorder(folder, {"policy": "dxvla"}, self.notes.append),
+            recorder=Recorder(folder, {"policy": "dxvla"}, self.notes.append, earlier=earlier),
         )
         self.source.handshake()
 
@@ -98,3 +98,12 @@ def test_a_full_recording_ends_and_the_episode_goes_on(tmp_path: Path, monkeypat
     rig.source.close(goodbye=True)
     assert ["is full" in line for line in rig.notes] == [True, True]
     assert read_recording(tmp_path / "cup_seed7_attempt1.recording").full
+
+
+def test_fresh_processes_share_the_limit(tmp_path: Path) -> None:
+    """A simulator that fails in every episode must not fill the disk with ten recordings per process."""
+    rig = Rig(tmp_path, earlier=MAX_EPISODES - 1)
+    rig.play(30000)
+    rig.play(30001)
+    rig.source.close(goodbye=True)
+    assert rig.files() == ["cup_seed30000_attempt1.recording"]
