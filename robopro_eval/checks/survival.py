@@ -16,7 +16,7 @@ from robopro_eval.transport.security import LinkSecurity
 SLOW_SECONDS = 0.5
 """A call of this length is slow for a wire and short for a person who waits for the report."""
 
-IMPATIENT_SECONDS = 0.2
+IMPATIENT_SECONDS = 0.1
 """The simulator that leaves before a slow call is done waits so long."""
 
 MANY = 10

@@ -110,8 +110,9 @@ def test_who_holds_no_token_or_another(kind: type[GoodServer], line: str, verdic
 @pytest.mark.parametrize(("kind", "verdict"), [(SpeaksTls, Verdict.PASS), (SpeaksTlsToWhomItLikes, Verdict.FAIL)])
 def test_who_comes_without_tls(kind: type[SpeaksTls], verdict: Verdict, tmp_path: Path) -> None:
     certificates = Certificates.make(tmp_path / "tls")
-    with kind() as server:
-        server.security = certificates.security("localhost", ca=False)
+    server = kind()
+    server.security = certificates.security("localhost", ca=False)
+    with server:
         to = DialedLink(Address("localhost", server.port), certificates.security(None, ca=True), wait=0.0)
         assert findings(to, "access.tls")["access.tls"].verdict is verdict
 

@@ -23,7 +23,7 @@ from robopro_eval.transport.security import LinkSecurity
 # The threads of servers die of what is sent to them; that is what is looked at.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-AT_ONCE = 32
+AT_ONCE = 24
 """Servers that are checked side by side: a check mostly waits, but all share one interpreter."""
 
 Checked = dict[object, Future[list[Finding]]]
