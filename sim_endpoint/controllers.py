@@ -16,6 +16,7 @@ from sim_endpoint.faults import EpisodeInvalid, SimulatorFault
 from sim_endpoint.guard import GuardedEnv
 from sim_endpoint.model_client import ModelClient
 from sim_endpoint.model_source import CallClock, EpisodeInfo, ModelSource
+from sim_endpoint.results import PROVENANCE
 
 if TYPE_CHECKING:
     from robopro_eval.simulators.task_env import TaskEnv
@@ -24,7 +25,6 @@ PolicyEval = Callable[[object, object, object], object]
 
 MAX_IDLE_EVALS = 10  # a wrapper may spend a call on its language; ten in a row without an action never act
 EXEC_ACTIONS = "exec_actions"
-PROVENANCE = "provenance"  # what a policy says of itself: weights, knobs; copied into the manifest
 
 
 class Controller(Protocol):

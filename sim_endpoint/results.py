@@ -24,6 +24,7 @@ from sim_endpoint.fresh_process import Continuation
 
 METRICS, ATTEMPTS, RESULT, MANIFEST = "_metrics.jsonl", "_attempts.jsonl", "_result.txt", "manifest.json"
 UNDER_WAY = ".attempt.json"
+PROVENANCE = "provenance"  # what a policy says of itself: weights, knobs
 LEFTOVERS = (".seed*.part.mp4", ".seed*.log", ".*.part")
 TIMESTAMP = "%Y-%m-%d_%H-%M-%S"  # RoboTwin's has a blank and colons, which rsync and Windows shares stumble over
 WITNESSES = ("numpy", "sapien", "torch", "trio", "pydantic", "imageio-ffmpeg", "pybase64")
@@ -141,12 +142,15 @@ class ResultsFolder:
         self._append(METRICS, record)
         self.scored.append(record)
 
-    def note_peer(self, peer: Mapping[str, object]) -> None:
-        """Add a model that took part to the manifest."""
+    def note_peer(self, peer: Mapping[str, object]) -> bool:
+        """Add a model that took part to the manifest. True: one before it said something else of itself."""
         peers = self.manifest.setdefault("models", [])
-        if isinstance(peers, list) and dict(peer) not in peers:
-            peers.append(dict(peer))
-            self.write_manifest()
+        if not isinstance(peers, list) or dict(peer) in peers:
+            return False
+        told = [_as_text(earlier[PROVENANCE]) for earlier in [*peers, peer] if earlier.get(PROVENANCE) is not None]
+        peers.append(dict(peer))
+        self.write_manifest()
+        return peer.get(PROVENANCE) is not None and len(set(told)) > 1
 
     def finish(self, *, planned: int, stopped: str | None) -> None:
         """Write the end of the manifest, and of a whole run ``_result.txt``. Raises UserError.
@@ -187,7 +191,7 @@ class ResultsFolder:
 
     def write_manifest(self) -> None:
         """Replace the manifest in one step: a reader never sees half of it. Raises UserError."""
-        self._replace(MANIFEST, json.dumps(self.manifest, indent=2, default=str, ensure_ascii=False) + "\n")
+        self._replace(MANIFEST, _as_text(self.manifest) + "\n")
 
     def _replace(self, name: str, text: str) -> None:
         part = self.path / f".{name.removeprefix('.')}.part"
@@ -234,6 +238,10 @@ class ResultsFolder:
             append_jsonl(self.path / name, record)
         except OSError as error:
             raise UserError(f"cannot write {self.path / name}: {error.strerror or error}") from error
+
+
+def _as_text(value: object) -> str:
+    return json.dumps(value, indent=2, default=str, ensure_ascii=False)
 
 
 def _read(path: Path, kind: type[R]) -> list[R]:

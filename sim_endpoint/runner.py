@@ -26,6 +26,10 @@ FINAL_FAULTS = frozenset({"unstable"})
 """Another attempt could only end the same way."""
 
 FRESH = "going on in a fresh process"
+OTHER_MODEL = (
+    "warning: this model is not the one that played before: what it says of its weights and settings differs (see "
+    "models in manifest.json); episodes of both are in one result"
+)
 
 
 class ControllerSupply:
@@ -219,7 +223,8 @@ class Run:
                 try:
                     scored = self._episodes.attempt(controller, position, seed, attempt, self._on_step(name))
                 finally:
-                    self._results.note_peer(controller.peer)  # by now the model has said what it is
+                    if self._results.note_peer(controller.peer):  # by now the model has said what it is
+                        self._progress.line(OTHER_MODEL)
                 if scored.error_kind is not None:
                     self._interruption.check()  # what looks like the policy's error may have been Ctrl-C
             except EpisodeInvalid as error:

@@ -310,6 +310,20 @@ def test_a_fresh_process_does_not_go_on_with_other_settings(tmp_path: Path) -> N
     assert json.loads((again.path / "manifest.json").read_text())["models"] == [{"peer": "fake"}]
 
 
+def test_another_checkpoint_behind_the_same_name_is_told(rig: Rig) -> None:
+    def source(weights: str) -> FakeSource:
+        return FakeSource(attributes={"provenance": {"weights": weights}})
+
+    rig.play([1], source=source("a"))
+    rig.results.manifest = json.loads(json.dumps(rig.results.manifest))
+    restarted = source("a")
+    restarted.peer = "the same model at another port"
+    rig.play([1, 2], source=restarted)
+    assert "not the one that played before" not in rig.out.getvalue()
+    rig.play([1, 2, 3, 4], source=source("b"))
+    assert rig.out.getvalue().count("not the one that played before") == 1
+
+
 def test_whoever_goes_on_says_so_at_once(rig: Rig) -> None:
     """Killed again before it ends, it must not look like the end of the run before."""
     rig.results.finish(planned=2, stopped="enough")
