@@ -249,6 +249,23 @@ def test_a_receive_that_was_interrupted_goes_on_where_it_was() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_a_send_that_was_interrupted_closes_the_channel() -> None:
+    """Half a frame may have gone out, and nothing may follow it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with channel_and_socket() as (channel, _):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                channel.send(encode_frame([BIG] * 4), 30)
+            assert channel.closed
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_peer_that_is_no_program_of_this_protocol() -> None:
     with channel_and_socket() as (channel, peer):
         peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -316,12 +316,22 @@ def test_macos_has_another_name_for_the_seconds_before_the_first_probe(monkeypat
     assert (socket.IPPROTO_TCP, 16, 20) in sockets.options()
 
 
-def test_a_socket_connected_to_itself_is_no_connection() -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.connect(sock.getsockname())
-        with pytest.raises(ConnectionRefusedError):
-            sockets.refuse_self(sock)
+class SelfConnecting(socket.socket):
+    """Leaves from the very port that it wants to reach, as the system lets one socket in some ten thousand."""
+
+    def connect(self, target: Any) -> None:
+        if self.getsockname()[1] != target[1]:  # else it was asked before: trio connects in several steps
+            self.bind(target)
+        super().connect(target)
+
+
+async def test_a_socket_connected_to_itself_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = free_port(), free_port()
+    monkeypatch.setattr(socket, "socket", SelfConnecting)
+    with pytest.raises(ConnectionRefused, match=r"\(connection refused\), at the only attempt"):
+        sockets.dial(("127.0.0.1", ports[0]), attempts=1)
+    with pytest.raises(ConnectionRefused, match=r"\(connection refused\), at the only attempt"):
+        await aio.dial(("127.0.0.1", ports[1]), attempts=1)
 
 
 # ---------------------------------------------------------------- accepting
@@ -469,7 +479,7 @@ print(took, [name for name in {absent!r} if name in new])
     assert min(float(took) for took, _ in runs) < 0.3
 
 
-class Unlucky:
+class FailingOnce:
     """A listener whose first `accept` fails, as the system lets it for a connection that broke in the queue."""
 
     def __init__(self, listener: socket.socket, code: int) -> None:
@@ -491,7 +501,7 @@ BROKEN = pytest.mark.parametrize("code", [errno.ECONNABORTED, errno.EPROTO, errn
 @BROKEN
 def test_a_connection_that_broke_in_the_queue_does_not_end_the_accepting(code: int) -> None:
     with sockets.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as dialed:
-        accepted, peer = sockets.accept(Unlucky(listener, code))  # type: ignore[arg-type]
+        accepted, peer = sockets.accept(FailingOnce(listener, code))  # type: ignore[arg-type]
         accepted.close()
         assert peer == dialed.getsockname()
 
