@@ -32,7 +32,7 @@ from robopro_eval.transport import aio, sockets
 from robopro_eval.transport.addresses import Address, check_address
 from robopro_eval.transport.auth import AUTH_SECONDS
 from robopro_eval.transport.errors import AddressError, SecurityError, TransportError
-from robopro_eval.transport.retry import INTERVAL, NAME_ATTEMPTS, STATUS_EVERY
+from robopro_eval.transport.retry import INTERVAL, STATUS_EVERY
 from robopro_eval.transport.security import LinkSecurity
 
 LET_IN_ATTEMPTS = 5
@@ -127,14 +127,7 @@ class Service:
         longest.cancel()
         return True
 
-    async def dial(
-        self,
-        address: Address,
-        *,
-        attempts: int,
-        interval: float = INTERVAL,
-        name_attempts: int = NAME_ATTEMPTS,
-    ) -> None:
+    async def dial(self, address: Address, *, attempts: int, interval: float = INTERVAL) -> None:
         """Dial a simulator that listens and serve it until it is done. Raises UserError where that cannot be."""
         not_let_in = 0
         while True:
@@ -143,7 +136,6 @@ class Service:
                     address,
                     attempts=attempts,
                     interval=interval,
-                    name_attempts=name_attempts,
                     status_every=self.status_seconds,
                     on_wait=self.note,
                 )
