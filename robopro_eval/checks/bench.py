@@ -145,7 +145,8 @@ class Talk:
 def meet(link: Link, seconds: float, greet: Callable[[Talk], Greeting]) -> tuple[Talk, Greeting]:
     """The first conversation of all, and what `greet` got out of its first request, for which it has `seconds`.
 
-    Whoever dials us and goes before that, a port scan say, or is turned away, was not the model: the wait goes on.
+    Whoever dials us and goes before that (a port scan), or speaks first (a browser), or is turned away, was not the
+    model: the wait goes on.
     """
     while True:
         try:
@@ -153,6 +154,8 @@ def meet(link: Link, seconds: float, greet: Callable[[Talk], Greeting]) -> tuple
             # The time begins only now: somebody may have been waited for.
             talk = Talk(channel, RequesterSession(), _until(time.monotonic() + seconds))
             try:
+                if not link.listens and channel.has_news(QUIET_SECONDS):
+                    raise PeerGone("somebody connected and spoke before being asked (a browser?), or left at once")
                 greeting = greet(talk)
             except BaseException:
                 channel.close()

@@ -152,13 +152,16 @@ def test_the_time_of_the_first_reply_begins_when_the_model_has_come(monkeypatch:
     assert patience == 60.0
 
 
-def test_a_port_scan_is_not_the_model_that_was_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_scan_or_a_browser_is_not_the_model_that_was_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     link = AcceptedLink(Address("localhost", 0), LinkSecurity(), wait=60.0)
     with contextlib.closing(link):
         for _ in range(2):
             socket.create_connection(("localhost", link.port)).close()
+        browser = socket.create_connection(("localhost", link.port))
+        browser.sendall(b"GET / HTTP/1.1\r\n\r\n")
         stock_peer.model_dialing(Echo(), "localhost", link.port)
         talk, _ = meet(link, 60.0, lambda talk: talk.call("reset_model"))
         assert talk.call("echo", "it is me") == "it is me"
         talk.channel.close()
-    assert capsys.readouterr().err.count("still waiting for a model") == 2
+        browser.close()
+    assert capsys.readouterr().err.count("still waiting for a model") == 3
