@@ -22,7 +22,7 @@ from sim_endpoint.hang import HangWatch
 from sim_endpoint.interrupt import Interruption, first_signal_interrupts, leave_at_once
 from sim_endpoint.local_model import LocalModel
 from sim_endpoint.preflight import Prepared, prepare, run_doctor
-from sim_endpoint.results import ATTEMPTS, METRICS, ResultsFolder
+from sim_endpoint.results import ATTEMPTS, METRICS, RESULT, ResultsFolder
 from sim_endpoint.resume import NothingToResume
 from sim_endpoint.runner import ControllerSupply, FixedSupply, LinkSupply, Run
 from sim_endpoint.settings import SimSettings
@@ -73,7 +73,8 @@ def _main(argv: list[str], launch: Launch | None) -> int:
     results = _earlier_results(prepared, continuation)
     if results is not None and continuation is None and len(results.scored) == prepared.plan.episodes:
         say(f"all {prepared.plan.episodes} episodes of this run are in {results.path}")
-        results.finish(planned=prepared.plan.episodes, stopped=None)  # the process before may have died before that
+        if not (results.path / RESULT).exists():  # the process before died between its last episode and its end
+            results.finish(planned=prepared.plan.episodes, stopped=None)
         _report(prepared, results, None, None)
         return 0
     with first_signal_interrupts() as interruption:
@@ -171,6 +172,8 @@ class Program:
             if results is None:
                 supply.current()  # nothing is written for a model that never comes
                 results = prepared.new_results()
+            else:
+                results.write_manifest()  # what says that it has ended has not any more
             start = time.perf_counter()
             try:
                 with RunProgress(prepared.settings.task_name, planned) as progress:

@@ -82,7 +82,7 @@ class ResultsFolder:
         """Go on in `path`, with its `manifest`; only what was scored of `seeds` counts (None: of any seed).
 
         `attempts_before` None: a person goes on, and every seed without a result gets all its attempts again.
-        Raises UserError when it cannot be read or written, or when another process writes there.
+        Raises UserError when it cannot be read, or when another process writes there.
         """
         folder = cls(path, dict(manifest) | {"finished": None})
         folder._take()
@@ -92,7 +92,6 @@ class ResultsFolder:
         folder.attempts = _read(path / ATTEMPTS, AttemptRecord)
         folder._clear_up_after_the_dead()
         folder.attempts_before = len(folder.attempts) if attempts_before is None else attempts_before
-        folder.write_manifest()
         return folder
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,11 @@ def test_hangs_and_deaths_lose_nothing(tmp_path: Path, undisturbed: list[dict[st
             assert sim.exit_code() == -signal.SIGKILL
     assert "the simulator hangs: take_action() had not returned after" in sim.output
     assert rig.results() == undisturbed[:1]
+    manifest = rig.metrics.with_name("manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"finished": "yesterday"}))  # by Ctrl-C
     with rig.run("--local", "--sim_hang_timeout", HANG, EVAL_RESUME_SEEDS="1") as sim:
         assert sim.exit_code() == 1
+    assert json.loads(manifest.read_text())["finished"] is None, "it went on, and did not end"
     assert "1 of 3 episodes are there" in sim.output
     assert "[2/3]" in sim.output
     with rig.run("--local", EVAL_RESUME_SEEDS="1") as sim:
@@ -155,3 +159,8 @@ def test_hangs_and_deaths_lose_nothing(tmp_path: Path, undisturbed: list[dict[st
     assert "all 3 episodes of this run are in" in sim.output
     assert rig.results() == undisturbed
     assert "Eval seeds: 30000 30001 30002" in whole.read_text()
+    before = {path: path.read_bytes() for path in whole.parent.iterdir()}
+    with rig.run("--local", EVAL_RESUME_SEEDS="1", EVAL_TEST_NUM="2") as sim:
+        assert sim.exit_code() == 0
+    assert "all 2 episodes of this run are in" in sim.output
+    assert {path: path.read_bytes() for path in whole.parent.iterdir()} == before, "a whole result is left alone"

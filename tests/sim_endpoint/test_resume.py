@@ -324,14 +324,6 @@ def test_another_checkpoint_behind_the_same_name_is_told(rig: Rig) -> None:
     assert rig.out.getvalue().count("not the one that played before") == 1
 
 
-def test_whoever_goes_on_says_so_at_once(rig: Rig) -> None:
-    """Killed again before it ends, it must not look like the end of the run before."""
-    rig.results.finish(planned=2, stopped="enough")
-    ResultsFolder.reopen(rig.results.path, {"seeds": [1, 2, 3], "finished": "yesterday"}, None)
-    told = json.loads((rig.results.path / "manifest.json").read_text())
-    assert told == {"seeds": [1, 2, 3], "finished": None}
-
-
 def test_records_of_other_programs_are_read_too(rig: Rig) -> None:
     line = EpisodeRecord(
         task="t", seed=1, success=True, steps=3, episode=0, wall_seconds=1, sim_seconds=1, call_seconds=0
