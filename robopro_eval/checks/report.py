@@ -131,7 +131,7 @@ def as_dict(bench: Bench, findings: Sequence[Finding]) -> dict[str, object]:
 def write(path: Path, report: dict[str, object]) -> None:
     """Write the report as JSON. Raises UserError where that is not possible."""
     try:
-        path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     except OSError as error:
         raise UserError(f"the report cannot be written to {path}: {error.strerror}") from error
 

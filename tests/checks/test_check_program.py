@@ -18,6 +18,7 @@ from programs import BIN, NUDGE, Program, clean_environ, free_port
 from policies.echo.deploy_policy import Echo
 from robopro_eval.checks.catalogue import CHECKS
 from robopro_eval.checks.check_cli import main
+from robopro_eval.checks.report import write
 from robopro_eval.checks.settings import CheckSettings, ReplaySettings, name_words
 from robopro_eval.console.errors import UsageError
 from robopro_eval.settings.program import parse_program
@@ -125,6 +126,12 @@ def test_a_stock_model_that_dials_is_checked_until_its_first_error(tmp_path: Pat
     seen = verdicts(tmp_path / "a.json")
     assert seen["values.dtypes"] == seen["values.big_array"] == seen["error.unknown_method"] == "pass"
     assert seen["error.connection_survives"] == "skipped"
+
+
+def test_a_text_that_is_no_utf8_does_not_lose_the_report(tmp_path: Path) -> None:
+    """A server may name a file whose name is not: Python writes its bytes as half characters, and so does JSON."""
+    write(tmp_path / "a.json", {"detail": "caf\udce9.pt"})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"detail": "caf\udce9.pt"}
 
 
 def test_the_report_is_what_the_page_describes(tmp_path: Path) -> None:
