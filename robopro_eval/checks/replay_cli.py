@@ -53,9 +53,8 @@ def _main(argv: list[str]) -> int:
         epilog=EPILOG,
         has_policy=False,
     )
-    assert settings.file is not None
     recording, exchanges = _read(Path(settings.file))
-    say(f"recording  {_described(recording.meta)}: {len(exchanges)} requests{_how_it_ends(recording)}")
+    say(f"recording  {_described(recording.meta)}: {len(exchanges)} requests")
     link = settings.open_link()
     announce(link, note)
     try:
@@ -77,6 +76,8 @@ def _main(argv: list[str]) -> int:
         raise
     talk.bye()
     say(f"server     {link.name}, {_peer(talk)}")
+    if incomplete := _incomplete(recording):
+        say(f"incomplete {incomplete}; only the requests that are there were asked")
     return _report(played, settings)
 
 
@@ -110,7 +111,8 @@ def _report(played: Sequence[Played], settings: ReplaySettings) -> int:
     for reason in dict.fromkeys(one.reason for one in played if one.reason):
         count = sum(one.reason == reason for one in played)
         say(f"not asked  {count} request{'' if count == 1 else 's'}: {reason}")
-    say(f"result     {_tally(played)} (rtol {settings.rtol:g}, atol {settings.atol:g})")
+    more = "" if settings.all or len(lines) <= 1 else "; --all shows all differences"
+    say(f"result     {_tally(played)} (rtol {settings.rtol:g}, atol {settings.atol:g}){more}")
     return EXIT_FAILURE if different else 0
 
 
@@ -138,10 +140,11 @@ def _described(meta: Mapping[str, object]) -> str:
     return ", ".join(told) or "of an unnamed episode"
 
 
-def _how_it_ends(recording: Recording) -> str:
+def _incomplete(recording: Recording) -> str:
+    """What is missing of the episode; empty if nothing is."""
     if recording.full:
-        return " (it reached its limit before the episode's end)"
-    return " (its end is torn off)" if recording.torn else ""
+        return "the recording reached its limit before the episode's end"
+    return "the recording's end is torn off" if recording.torn else ""
 
 
 if __name__ == "__main__":

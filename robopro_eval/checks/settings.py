@@ -52,12 +52,16 @@ class ServerSettings(LinkSettings):
     )
 
     @model_validator(mode="after")
-    def _one_server(self) -> ServerSettings:
-        if (self.server is None) == (self.listen is None):
-            raise ValueError(
-                "give one of tcp://HOST:PORT (a server that listens) and --listen PORT (a model that dials)"
-            )
+    def _is_complete(self) -> ServerSettings:
+        if (missing := self._missing()) is not None:
+            raise ValueError(missing)
         return self
+
+    def _missing(self) -> str | None:
+        """What the command still has to say, in the order in which it is written; None if it says all."""
+        if (self.server is None) == (self.listen is None):
+            return "give one of tcp://HOST:PORT (a server that listens) and --listen PORT (a model that dials)"
+        return None
 
     def open_link(self) -> Link:
         """What the settings name. Raises UsageError for an address or a secret that cannot be one; listens at once."""
@@ -88,7 +92,8 @@ class CheckSettings(ServerSettings):
 class ReplaySettings(ServerSettings):
     """Settings of `eval-replay`."""
 
-    file: str | None = knob(None, "the recording; may be given without --file", group="Comparison", metavar="FILE")
+    # A text even where it is missing: a file may be called none, and `str | None` would read that as no file.
+    file: str = knob("", "the recording; may be given without --file", group="Comparison", metavar="FILE")
     rtol: float = knob(
         1e-4,
         "numbers may differ by atol + rtol * |recorded|",
@@ -99,11 +104,10 @@ class ReplaySettings(ServerSettings):
     atol: float = knob(1e-6, "see --rtol", reason="a micrometre, a microradian", group="Comparison", ge=0)
     all: bool = knob(False, "show all differences, not only the first", group="Comparison")
 
-    @model_validator(mode="after")
-    def _one_file(self) -> ReplaySettings:
-        if self.file is None:
-            raise ValueError("name the recording that is to be replayed, before the server")
-        return self
+    def _missing(self) -> str | None:
+        if not self.file:
+            return "name the recording that is to be replayed, before the server"
+        return super()._missing()
 
 
 def name_words(argv: Sequence[str], *names: str) -> list[str]:

@@ -211,7 +211,9 @@ def test_the_first_difference_is_named_by_its_key_path(recording: Path, replay: 
     assert lines(program, "difference") == [
         "request 4 (get_action): res[0, 0]: -1.0 became -1.01; 420 of 420 values differ, by up to 0.01"
     ]
-    assert lines(program, "result") == ["5 of 7 replies are the same (rtol 0.0001, atol 1e-06)"]
+    assert lines(program, "result") == [
+        "5 of 7 replies are the same (rtol 0.0001, atol 1e-06); --all shows all differences"
+    ]
 
 
 def test_all_differences_are_shown_on_request_and_tolerances_hold(recording: Path, replay: Replay) -> None:
@@ -290,7 +292,32 @@ def test_a_torn_recording_is_played_as_far_as_it_goes(recording: Path, replay: R
     with GoodServer() as server:
         program = replay(recording, f"tcp://localhost:{server.port}")
     assert program.code == 0
-    assert lines(program, "recording")[0].endswith(": 7 requests (its end is torn off)")
+    assert lines(program, "incomplete") == [
+        "the recording's end is torn off; only the requests that are there were asked"
+    ]
+    assert program.output.index("incomplete") < program.output.index("time "), (
+        "it is the first thing said of the result"
+    )
+
+
+def test_a_recording_may_be_called_none(recording: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere that word stands for a setting that is not set."""
+    recording.rename(recording.with_name("none"))
+    monkeypatch.chdir(recording.parent)
+    with GoodServer() as server:
+        program = replay("none", f"tcp://localhost:{server.port}")
+    assert program.code == 0, program.output
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"), [([], "name the recording"), (["a.recording"], "give one of tcp://HOST:PORT")]
+)
+def test_what_the_command_lacks_is_named_in_the_order_of_its_words(
+    words: list[str], missing: str, replay: Replay
+) -> None:
+    program = replay(*words)
+    assert program.code == 2
+    assert missing in program.output
 
 
 @pytest.mark.parametrize(
