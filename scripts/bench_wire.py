@@ -38,8 +38,6 @@ from robopro_eval.console.errors import UsageError, UserError, run_program
 
 SITTINGS, ROUNDS = 4, 10
 QUICK_ROUNDS = 8
-QUIET_LOAD = 0.5
-"""Programs that want a core before we begin, in the last minute. Both processes of an arm need one of their own."""
 FOREIGN = REPO / ".bench_venv"
 REQUIREMENTS = REPO / "scripts" / "wire_benchmark" / "requirements.txt"
 RESULTS = REPO / "docs" / "results" / "wire_speed.json"
@@ -103,8 +101,11 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
 def run(arms: list[str], payloads: list[str], sittings: int, rounds: int, profiled: list[str], to: Path | None) -> None:
     """Measure, print, and write `to` where it is given."""
     about, where = describe(), environments()
-    if os.getloadavg()[0] > QUIET_LOAD:
-        console.print(f"note: this machine is busy (load {os.getloadavg()[0]:.1f}); times and ratios will be too high")
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores - 1:  # the two programs of an arm take turns: together they want one core
+        console.print(
+            f"note: this machine is busy (load {load:.1f} on {cores} cores); times and ratios will be too high"
+        )
     results = []
     for payload in payloads:
         with progress(PAYLOADS[payload].title, sittings * rounds * len(arms)) as tick:
