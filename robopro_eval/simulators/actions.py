@@ -31,7 +31,8 @@ def check_action(action: ArrayLike, action_type: str) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{wanted}, but was given {type(action).__name__} ({error})") from None
     if vector.ndim != 1 or vector.shape[0] < width:
-        raise ValueError(f"{wanted}, but was given shape {vector.shape}")
+        hint = "; where eval() goes through the rows of a chunk, get_action() returns [action], not action"
+        raise ValueError(f"{wanted}, but was given shape {vector.shape}{'' if vector.ndim else hint}")
     bad = np.flatnonzero(~np.isfinite(vector[:width]))
     if bad.size:
         raise ValueError(f"take_action({action_type!r}) was given {vector[bad[0]]} at index {bad[0]}")

@@ -112,6 +112,11 @@ def _second_query_of_the_first_episode(error: Exception) -> Any:
         (lambda name, *_: np.full(14, np.nan), act, "nan at index 0"),
         (lambda name, *_: np.ones(7), act, "shape (7,)"),
         (lambda name, *_: np.ones((30, 14)), act, "shape (30, 14)"),
+        (
+            None,
+            lambda env, model, obs: [env.take_action(row) for row in np.ones(14)],
+            "shape (); where eval() goes through the rows of a chunk, get_action() returns [action]",
+        ),
         (lambda name, *_: "up", act, "14 numbers, but was given str"),
         (None, lambda env, model, obs: env.take_action(np.zeros(16), "ee"), "quaternion has length zero"),
         (None, lambda env, model, obs: _raise(KeyError("front_camera")), "KeyError: 'front_camera'"),
