@@ -154,7 +154,8 @@ class EpisodeRunner:
         if video is not None:
             with contextlib.suppress(Exception):
                 env._del_eval_video_ffmpeg()
-            kept = video.keep()
+            if video.frames or env.take_action_cnt:  # else nothing has moved, and no frame is missing
+                kept = video.keep()
         reason = None if success else STEP_LIMIT if failed is None else f"{failed.kind}: {failed.reason}"
         clock = controller.clock
         wall = time.perf_counter() - start

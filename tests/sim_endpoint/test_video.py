@@ -73,6 +73,13 @@ def test_a_frame_of_another_size_is_a_warning(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_a_policy_that_fails_before_its_first_action_lacks_no_frames(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, video=True)
+    rig.play([1], evaluate=lambda env, model, observation: env.take_action([float("nan")] * 14))
+    assert read_jsonl(tmp_path / "_metrics.jsonl")[0]["video"] is None
+    assert rig.warnings == []
+
+
 def test_an_invalid_attempt_leaves_no_video(tmp_path: Path) -> None:
     rig = Rig(tmp_path, video=True)
 
