@@ -152,7 +152,7 @@ class DialingLink:
                 )
                 time.sleep(interval)
             else:
-                raise NoModel(f"what listens at {name} is no model of ours: {outcome}") from outcome
+                raise NoModel(f"no model of ours answers at {name}: {outcome}") from outcome
         raise NoModel(last)
 
     def _dial(self, address: Address, attempts: int) -> socket.socket:

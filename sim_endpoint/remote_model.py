@@ -37,6 +37,8 @@ from sim_endpoint.settings import Patience
 # needs longer for it finds the goodbye afterwards.
 GOODBYE_SEND_SECONDS, FAREWELL_SECONDS = 1.0, 2.5
 
+FIRST_REPLY_TIMEOUT, REPLY_TIMEOUT = "--first_reply_timeout", "--reply_timeout"
+
 FENCED_KINDS = frozenset({Kind.STALE_EPISODE.value, Kind.PROTOCOL_ERROR.value, Kind.SKIPPED.value})
 """Error replies that are no fault of the policy: the session is out of step, the attempt is invalid."""
 
@@ -207,7 +209,8 @@ class RemoteModel:
     def _ask(self, name: str, frame: Sequence[Buffer], begun: float) -> _Asked:
         """Send `frame`, whose making began at `begun`."""
         encode = time.perf_counter() - begun
-        timeout = self._patience.later if name in self._answered else self._patience.first
+        first = name not in self._answered
+        timeout = self._patience.first if first else self._patience.later
         try:
             if self._session.peer is Peer.STOCK and self._channel.has_unread:
                 # Replies of a stock peer have no ids: one too many would shift all that follow by one.
@@ -215,7 +218,9 @@ class RemoteModel:
             self._channel.send(frame, timeout)
         except (PeerGone, DeadlineExceeded, ProtocolError) as error:
             self._fail(error)
-        return _Asked(name, timeout, time.perf_counter() - begun, encode)
+        return _Asked(
+            name, timeout, FIRST_REPLY_TIMEOUT if first else REPLY_TIMEOUT, time.perf_counter() - begun, encode
+        )
 
     def _answer(self, asked: _Asked) -> Reply:
         """The reply to the oldest call under way."""
@@ -246,7 +251,9 @@ class RemoteModel:
             else:
                 timing = {"infer": math.inf}  # an error reply tells no time; it is the policy that took it
             raise
-        except (PeerGone, DeadlineExceeded, ProtocolError, AuthenticationError) as error:
+        except DeadlineExceeded as error:
+            self._fail(DeadlineExceeded(f"{error} ({asked.knob})"))
+        except (PeerGone, ProtocolError, AuthenticationError) as error:
             self._fail(error)
         finally:
             self.clock.add(asked.seconds + time.perf_counter() - begun, encode, timing)
@@ -270,10 +277,12 @@ class RemoteModel:
 
 
 class _Asked(NamedTuple):
-    """A call that was sent: `timeout` for its reply, and the seconds spent so far, all and for encoding."""
+    """A call that was sent: `timeout` for its reply, as `knob` sets it; and the seconds spent so far, all and for
+    encoding."""
 
     name: str
     timeout: float | None
+    knob: str
     seconds: float
     encode: float
 
@@ -294,4 +303,5 @@ class _WaitingLine:
             return
         self._last, self._told = wait, now
         of = "" if wait.of is None else f" of {wait.of}"
-        self._show(f"⏳ {self._peer} serves other simulators first; waiting in line: place {wait.place}{of}")
+        # With others, or with a call of our own that we have given up.
+        self._show(f"⏳ {self._peer} is busy; waiting in line: place {wait.place}{of}")

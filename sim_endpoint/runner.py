@@ -85,7 +85,9 @@ class LinkSupply(ControllerSupply):
             self.lost()
         if self._controller is None:
             if self._had_one:
-                self._note(f"note: the model is gone; waiting up to {self._peer_wait:g} s for another (--peer_wait)")
+                self._note(
+                    f"note: that connection is closed; waiting up to {self._peer_wait:g} s for another (--peer_wait)"
+                )
             source: ModelSource = self._link.connect(self._peer_wait if self._had_one else None)
             self._had_one = True
             self._controller = PolicyController(self._name, source, self._evaluate, self._config)

@@ -53,10 +53,7 @@ def test_a_wait_notice_restarts_the_clock_and_is_shown_when_it_changes(lines: li
     model.places = [(3, 3), (3, 3), (2, 2), (2, 2), (1, 1)]
     ready(model, lines)
     assert model.deadlines == [("reset_model", 600.0)] * 6
-    assert lines == [
-        f"⏳ node-b:29761 serves other simulators first; waiting in line: place {place} of {place}"
-        for place in (3, 2, 1)
-    ]
+    assert lines == [f"⏳ node-b:29761 is busy; waiting in line: place {place} of {place}" for place in (3, 2, 1)]
 
 
 def test_an_unchanged_place_is_repeated_now_and_then(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +70,7 @@ def test_a_late_reply_is_never_the_next_action(lines: list[str]) -> None:
     source = ready(model, lines)
     source.begin_episode(EpisodeInfo("c/1#1", "t", 1))
     model.answers["get_action"] = DeadlineExceeded
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(DeadlineExceeded, match=r"\(--first_reply_timeout\)"):
         source.call("get_action")
     assert model.closed
     model.inbox.append(body_of(model.session.result(np.zeros(14))))

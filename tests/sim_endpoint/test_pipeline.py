@@ -145,7 +145,7 @@ def test_a_model_that_is_lost_between_two_replies(model: ScriptedModel) -> None:
     source = warm(model)
     model.answers["get_action"] = DeadlineExceeded
     source.call(UPDATE, [LARGE])
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(DeadlineExceeded, match=r"\(--first_reply_timeout\)"):
         source.call("get_action")
     assert isinstance(source.fault, DeadlineExceeded)
     source.settle()
