@@ -246,6 +246,8 @@ def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wal
     say(table)
     say(f"metrics  {results.path / METRICS}" if results.scored else "metrics  none")
     if len(results.scored) < len(results.attempts):
-        say(f"attempts {results.path / ATTEMPTS}")
+        again = len(results.attempts) - len({record.seed for record in results.attempts})
+        count = "" if again == 0 else f" ({again} {'attempt was' if again == 1 else 'attempts were'} run again)"
+        say(f"attempts {results.path / ATTEMPTS}{count}")
     videos = sum(record.video is not None for record in results.scored)
     say(f"videos   {results.path}/seed*.mp4 ({videos})" if videos else "videos   none")

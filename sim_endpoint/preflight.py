@@ -134,7 +134,11 @@ class Prepared:
         lines = []
         asked = self.settings.test_num
         if asked is not None and asked > self.plan.episodes:
-            lines.append(f"warning: EVAL_TEST_NUM={asked}, but {self.plan.source} has {self.plan.episodes} seeds")
+            source = self.settings.sources["test_num"]
+            lines.append(
+                f"warning: {asked} episodes were asked for ({source}), but {self.plan.source} has "
+                f"{self.plan.episodes} seeds"
+            )
         if self.ignored_knobs:
             lines.append(
                 f"warning: the {self.benchmark.name} simulator has no use for {', '.join(self.ignored_knobs)}; "

@@ -102,11 +102,13 @@ def test_a_crash_costs_an_attempt_and_too_many_the_seed(tmp_path: Path, undistur
     port = str(free_port())
     with Program([BIN / "eval-model", "--policy_name", rig.policy, "--port", port], env=clean_environ()) as model:
         model.wait_for("listening on")
-        with rig.run("--max_attempts", "2", "--port", port, "--connect_interval", "0.2") as sim:
+        with rig.run("--test_num", "5", "--max_attempts", "2", "--port", port, "--connect_interval", "0.2") as sim:
             assert sim.exit_code() == 0
         model.ctrl_c()
         model.exit_code()
     assert model.output.count("connection ended") == 2, "a goodbye is no such warning"
+    assert sim.output.count("5 episodes were asked for (--test_num), but") == 1
+    assert "_attempts.jsonl (2 attempts were run again)\n" in sim.output
     assert "the device was lost); running it again from its seed\nnote: going on in a fresh process" in sim.output
     assert "the device was lost); the seed stays without a result\ntabletop" in sim.output
     assert "2 of 3" in sim.output
