@@ -69,6 +69,8 @@ class LinkSecurity:
             path = Path(token_file).expanduser()
             token = _read_token(path)
             warnings += _readable_by_others(TOKEN_FILE, path)
+        if token == "":
+            raise SecurityError(f"{TOKEN} is set but empty; unset it or give the token")
         if token is not None and len(token) < MIN_TOKEN:
             where = TOKEN if token_file is None else f"{TOKEN_FILE}: {token_file}"
             raise SecurityError(
@@ -149,6 +151,7 @@ def secure(
 def start_tls(sock: socket.socket, security: LinkSecurity, *, listening: bool, host: str | None) -> ssl.SSLSocket:
     """A socket under TLS whose handshake is still to come. Takes over `sock`. Raises SecurityError or OSError."""
     context = security.context(listening=listening)
+    context.sslsocket_class = tls.TlsSocket
     sock.setblocking(False)
     return context.wrap_socket(
         sock, server_side=listening, server_hostname=None if listening else host, do_handshake_on_connect=False

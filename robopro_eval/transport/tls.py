@@ -22,8 +22,8 @@ JOIN_BELOW = 16 << 10
 """Smaller pieces of a message are joined: each write makes at least one record, with its own cost and 22 bytes."""
 
 SPEAKS_TLS = (
-    f"this port speaks TLS and nothing else: set {CA} (the file of the CA that signed this program's certificate) "
-    "for the program that dials"
+    f"this port speaks TLS and nothing else: set {CA} (the file of the CA that signed the listening program's "
+    "certificate) for the program that dials"
 )
 """Told, in a plain error reply, to a peer that came without TLS."""
 
@@ -52,6 +52,18 @@ _REASONS = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "{peer} refuses TLS 1.2 and 1.3: update it",
 }
 """OpenSSL's name of a failure -> what to do about it."""
+
+
+class TlsSocket(ssl.SSLSocket):
+    """Still names its peer when that has gone: in TLS 1.3 one side may be turned away after its handshake is done."""
+
+    _name: object = None
+
+    def getpeername(self) -> object:
+        """As of any socket. Python asks for it when it makes a socket of TLS, so it is known from then on."""
+        if self._name is None:
+            self._name = super().getpeername()
+        return self._name
 
 
 def server_context(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext:
@@ -90,6 +102,9 @@ def explain(error: OSError, peer: Address, *, listening: bool, seconds: float) -
         return DeadlineExceeded(f"{peer} did not complete a TLS handshake within {seconds:g} s; perhaps it {other}")
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationError(_untrusted(error, peer, listening))
+    if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
+        there = f"{CA} there, with {CERT} and {KEY} if {CA} is set here," if listening else f"{CERT} and {KEY} there,"
+        return AuthenticationError(f"{peer} does not speak TLS: set {there} or unset {CERT}, {KEY} and {CA} here")
     if tells_why(error):
         return AuthenticationError(sentence(error, peer))
     how = "closed the connection" if isinstance(error, ssl.SSLError) else f"vanished ({describe(error)})"
@@ -109,8 +124,6 @@ def came_without(error: OSError) -> bool:
 def sentence(error: ssl.SSLError, peer: Address) -> str:
     """One sentence for an error of TLS, in the handshake or after it (TLS 1.3 tells some only then)."""
     reason = error.reason or ""
-    if reason in _NOT_TLS:
-        return f"{peer} does not speak TLS: set {CERT}, {KEY} and {CA} there too, or unset them here"
     known = _REASONS.get(reason)
     if known is not None:
         return known.format(peer=peer)

@@ -412,6 +412,11 @@ def test_a_token_from_a_file_loses_one_newline_and_nothing_else(tmp_path: Path) 
         assert security.warnings == ()
 
 
+def test_a_token_that_is_empty_is_said_to_be_empty() -> None:
+    with pytest.raises(SecurityError, match=r"^EVAL_LINK_TOKEN is set but empty; unset it or give the token$"):
+        LinkSecurity.from_values(token="")
+
+
 def test_a_secret_that_others_can_read_is_worth_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(TOKEN)

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import math
 import os
+import select
 import socket
 import ssl
 import struct
@@ -25,10 +26,11 @@ from trio.testing import MockClock
 from framing.errors import AuthenticationError, DeadlineExceeded, PeerGone, ProtocolError, WireError
 from framing.frames import encode_frame
 from robopro_eval.transport import aio, sockets, tls
+from robopro_eval.transport.addresses import Address
 from robopro_eval.transport.aio import TrioChannel, answer_authentication
-from robopro_eval.transport.blocking import BlockingChannel
+from robopro_eval.transport.blocking import BlockingChannel, poll_for
 from robopro_eval.transport.errors import SecurityError
-from robopro_eval.transport.security import LinkSecurity, authenticate, secure
+from robopro_eval.transport.security import LinkSecurity, authenticate, secure, start_tls
 
 BIG = os.urandom(1 << 20) * 6
 PLAIN = LinkSecurity()
@@ -149,6 +151,18 @@ async def test_a_token_over_tls(certificates: Certificates) -> None:
         assert await trio.to_thread.run_sync(simulate) == BIG
 
 
+def test_a_peer_that_has_gone_is_still_named(certificates: Certificates) -> None:
+    dialed, accepted = tcp_pair()
+    where = Address(*accepted.getsockname())
+    wrapped = start_tls(dialed, certificates.security(None, ca=True), listening=False, host="localhost")
+    reset(accepted)
+    assert poll_for(wrapped, select.POLLIN).poll(10_000)
+    with pytest.raises(OSError, match="not connected"):
+        socket.socket.getpeername(wrapped)
+    with BlockingChannel(wrapped) as channel:
+        assert channel.peer == where
+
+
 def test_pieces_are_the_same_bytes_in_few_writes() -> None:
     small, large = b"s" * 100, bytes(range(256)) * 4096
     buffers = [b"", small, small, large, small, b"", memoryview(large)[: tls.JOIN_BELOW], small]
@@ -220,7 +234,7 @@ class TestTurnedAway:
         self, certificates: Certificates, sides: tuple[str, str]
     ) -> None:
         met = meet(certificates.security("localhost", ca=False), PLAIN, sides)
-        check(met.listened, AuthenticationError, "does not speak TLS: set EVAL_LINK_TLS_CERT")
+        check(met.listened, AuthenticationError, "does not speak TLS: set EVAL_LINK_TLS_CA there, with")
         assert isinstance(met.dialed, bytes)
         assert b'"error": "this port speaks TLS and nothing else: set EVAL_LINK_TLS_CA' in met.dialed
         assert b'"kind": "auth_required"' in met.dialed
@@ -246,7 +260,11 @@ class TestTurnedAway:
         accepted.sendall(b"\0\0\0\x02{}")
         with accepted:
             error = SIDES[sides[0]](dialed, certificates.security(None, ca=True), False)
-        check(error, AuthenticationError, "does not speak TLS", "or unset them here")
+        check(
+            error,
+            AuthenticationError,
+            "does not speak TLS: set EVAL_LINK_TLS_CERT and EVAL_LINK_TLS_KEY there, or unset",
+        )
 
     def test_a_dialer_that_waits_silently_is_told_too(self, certificates: Certificates, sides: tuple[str, str]) -> None:
         """A model without TLS that dials: it waits for the simulator's first word."""
