@@ -57,9 +57,9 @@ class PolicyError(WireError):
         self.remote_traceback = remote_traceback
 
 
-def clip(value: object) -> str:
-    """`value` for a message: one short line, whatever the peer sent."""
+def clip(value: object, most: int = 80) -> str:
+    """`value` for a message: one line of `most` characters, whatever the peer sent."""
     if isinstance(value, int) and value.bit_length() > 200:  # the interpreter may refuse to write it
         return f"about {'-' if value < 0 else ''}2^{value.bit_length()}"
     text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= most else f"{text[: most - 4]}...{text[-1]}"  # with the quote that closes it

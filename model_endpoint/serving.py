@@ -144,7 +144,7 @@ class Service:
                 farewell = await self._serve_patiently(sock, address)
                 not_let_in = 0
             except (AuthenticationError, ProtocolError, SecurityError) as error:
-                raise UserError(f"the simulator at {address} was not let in: {error}") from error
+                raise UserError(f"the simulator at {address} cannot be served: {error}") from error
             except (PeerGone, DeadlineExceeded) as error:  # before its first request: it may be about to start again
                 not_let_in += 1
                 if not_let_in == LET_IN_ATTEMPTS:

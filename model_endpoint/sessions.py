@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from framing.errors import DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
+from framing.errors import AuthenticationError, DeadlineExceeded, EncodeError, PeerGone, PolicyError, ProtocolError
 from framing.frames import DEFAULT_MAX_FRAME, Buffer
 from framing.messages import shorten
 from framing.session import BYE, GET, RESET, Ending, Features, Kind, Peer, Request, ResponderSession, State
@@ -98,7 +98,11 @@ class Session:
         self._ahead = await self.channel.receive(None)
 
     async def serve(self) -> Farewell:
-        """Answer until the peer is done or gone; never raises for anything the peer or the policy does."""
+        """Answer until the peer is done or gone.
+
+        Raises AuthenticationError for a simulator that asks for a token, which got its answer; nothing else for
+        anything that the peer or the policy does.
+        """
         owed = False
         try:
             while True:
@@ -106,7 +110,7 @@ class Session:
                 self._requests += 1
                 if request.cmd == AUTH_COMMAND and self._requests == 1:
                     await self._last_word(self._wire.error(NO_TOKEN_HERE))
-                    return self._farewell(None, NO_TOKEN_HERE)
+                    raise AuthenticationError(NO_TOKEN_HERE)
                 if request.cmd == BYE and not request.is_stock:
                     await self._last_word(self._wire.result(None))
                     return self._farewell(Ending.BYE, "the simulator said it is done")

@@ -196,8 +196,8 @@ async def answer_authentication(
     except PeerGone:
         if auth.challenged:
             raise AuthenticationError(
-                f"the simulator at {channel.peer} left in the middle of the exchange of tokens; its EVAL_LINK_TOKEN "
-                "is probably another one"
+                "the simulator left in the middle of the exchange of tokens; its EVAL_LINK_TOKEN is probably another "
+                "one"
             ) from None
         raise
     finally:

@@ -42,6 +42,9 @@ AUTH_SECONDS = 10.0
 AUTH_MAX_FRAME = 4096
 """Bytes of one message until the peer has proved itself. The longest takes some 200; error replies need room."""
 
+WORDS = 130
+"""Characters shown of what a model says when it refuses: whole sentences of ours, and no more of a stranger's."""
+
 AUTH_DONE = "ok"
 
 _LABEL = "robopro-eval link 1"
@@ -152,7 +155,7 @@ class SimulatorAuth(_Auth):
         raise AuthenticationError("the model answered the exchange of tokens with something else")
 
     def _refused(self, step: _Step, message: dict[str, Wire]) -> str:
-        words = clip(message["error"])
+        words = clip(message["error"], WORDS)
         if _is_text(message.get("kind"), Kind.AUTH_REQUIRED.value):
             return f"the model refuses this simulator's token ({words}): set the same EVAL_LINK_TOKEN for both programs"
         if step is _Step.CHALLENGED:

@@ -448,6 +448,8 @@ def test_whatever_the_peer_sent_is_quoted_in_one_short_line() -> None:
     for value in (np.eye(3), "x" * 1000, "two\nlines", [1] * 1000, -(10**5000)):
         assert "\n" not in clip(value)
         assert 0 < len(clip(value)) <= 80
+    assert clip("x" * 300) == f"'{'x' * 75}...'"
+    assert clip("it does not know that", 12) == "'it does...'"
 
 
 def test_a_text_of_megabytes_is_shortened_at_both_ends() -> None:
