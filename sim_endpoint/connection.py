@@ -26,7 +26,7 @@ from sim_endpoint.remote_model import RemoteModel
 Say = Callable[[str], None]
 
 LISTENING = "🚀 SIM server listening on {host}:{port} — waiting for model to connect..."
-MODEL_CONNECTED = "🔗 Model connected from {peer}"
+MODEL_CONNECTED = "🔗 Model connected from ({host!r}, {port})"  # as RoboPRO prints it
 CONNECTED_TO_MODEL = "🔗 Connected to model server at {host}:{port}"
 NOT_YET_DIALED = (
     "⏳ {peer} accepted the connection, but has not answered for {seconds} s; a model serves one simulator at a time "
@@ -83,7 +83,8 @@ class ListeningLink:
         while True:
             while (greeting := self._greetings.finished()) is not None:
                 if isinstance(greeting.outcome, RemoteModel):
-                    self._say(MODEL_CONNECTED.format(peer=greeting.peer))
+                    host, _, port = greeting.peer.rpartition(":")
+                    self._say(MODEL_CONNECTED.format(host=host.strip("[]"), port=port))
                     return greeting.outcome
                 self._note(f"note: {_why_not(greeting)}; still waiting for a model")
             now = time.monotonic()
@@ -102,7 +103,7 @@ class ListeningLink:
         assert self._listener is not None
         with contextlib.suppress(NobodyCame):  # it has left again
             sock, peer = accept(self._listener, timeout=ACCEPT_SECONDS, on_wait=self._note)
-            self._greetings.begin(sock, f"({peer.host!r}, {peer.port})")
+            self._greetings.begin(sock, str(peer))
 
     def close(self) -> None:
         self._greetings.close()
@@ -196,5 +197,5 @@ def _why_not(greeting: Greeting) -> str:
     if isinstance(error, DeadlineExceeded):
         return f"{greeting.peer} connected but did not answer: {error}"
     if isinstance(error, AuthenticationError | SecurityError):
-        return f"{greeting.peer} is turned away: {error}"
+        return f"a model is turned away: {error}"  # which says where it is
     return f"{greeting.peer} is no model of ours ({error})"

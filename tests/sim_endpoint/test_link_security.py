@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -165,6 +166,8 @@ def test_a_model_without_the_token_is_turned_away_and_the_wait_goes_on(
     assert model.ended()
     turned_away = [line for line in lines.noted if "is turned away" in line]
     assert len(turned_away) == len(lines.noted) == 1
+    assert re.match(r"note: a model is turned away: 127\.0\.0\.1:\d+: the model", turned_away[0])
+    assert turned_away[0].count("127.0.0.1") == 1
     assert turned_away[0].endswith("still waiting for a model")
     assert TOKEN.decode() not in turned_away[0]
     assert heard in ([], ["__link_auth__"]), "nothing of the run was told it"
