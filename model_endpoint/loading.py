@@ -88,21 +88,27 @@ def find_policy(name_or_path: str | os.PathLike[str], *, cwd: Path | None = None
     here = Path.cwd() if cwd is None else cwd
     given = Path(text).expanduser()
     candidates = [here / given]
-    if not given.is_absolute() and given.parts[:1] not in ((".",), ("..",)):
+    if not given.is_absolute() and text.split("/")[0] not in (".", ".."):  # which Path forgets
         candidates += [here / folder / given for folder in LOCAL_FOLDERS]
         candidates.append(shipped_policies() / given)
-    tried = []
+    tried = {}  # by place: from this repository's root, ./policies are the shipped ones
     for candidate in candidates:
         if candidate.is_file() and candidate.name == FACE_FILE:
             return candidate.parent.resolve()
         if (candidate / FACE_FILE).is_file():
             return candidate.resolve()
-        tried.append(f"{candidate} ({f'has no {FACE_FILE}' if candidate.is_dir() else 'no such folder'})")
+        tried[candidate] = f"{candidate} ({_why_no_policy(candidate)})"
     known = sorted(path.parent.name for path in shipped_policies().glob(f"*/{FACE_FILE}"))
     raise PolicyNotFound(
-        f"no policy {text!r}; tried {', '.join(tried)}; "
+        f"no policy {text!r}; tried {', '.join(tried.values())}; "
         f"shipped: {', '.join(known) or 'none'}; --policy_name also takes the path of a folder with {FACE_FILE}"
     )
+
+
+def _why_no_policy(place: Path) -> str:
+    if place.is_dir():
+        return f"has no {FACE_FILE}"
+    return f"a file, but no {FACE_FILE}" if place.is_file() else "no such folder or file"
 
 
 def shipped_policies() -> Path:
@@ -137,7 +143,8 @@ def load_face(folder: Path) -> PolicyFace:
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
         raise PolicyLoadError(
-            f"policy {folder.name!r} could not be imported: {describe(error)}{_line_in(folder, error)}{_hint(error)}"
+            f"policy {folder.name!r} could not be imported: {_describe_import(error)}{_line_in(folder, error)}"
+            f"{_hint(error)}"
         ) from error
     return PolicyFace(folder.name, folder, module)
 
@@ -232,10 +239,15 @@ def _let_siblings_be_imported(folder: Path) -> None:
     sys.meta_path.insert(first_other, mine)
 
 
+def _describe_import(error: BaseException) -> str:
+    """As `describe`, but a SyntaxError without its place, which it gives without the folder."""
+    return f"SyntaxError: {error.msg}" if isinstance(error, SyntaxError) and error.filename else describe(error)
+
+
 def _line_in(folder: Path, error: BaseException) -> str:
     """`` (file, line N)`` of the innermost line of the policy's own code, empty where there is none."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return ""  # its text names file and line already
+    if isinstance(error, SyntaxError) and error.filename:  # the file that was read, by no line of its own
+        return f" ({error.filename}, line {error.lineno})"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_relative_to(folder):
             return f" ({frame.filename}, line {frame.lineno})"

@@ -53,10 +53,19 @@ def test_not_found_lists_every_place_and_what_there_is(tmp_path: Path) -> None:
         find_policy("nope", cwd=tmp_path)
     text = str(caught.value)
     for place in (tmp_path / "nope", tmp_path / "policies/nope", shipped_policies() / "nope"):
-        assert f"{place} (no such folder)" in text
+        assert f"{place} (no such folder or file)" in text
     assert f"{tmp_path / 'policy/nope'} (has no deploy_policy.py)" in text
     assert "shipped: dxvla" in text
     assert caught.value.exit_code == 2
+
+
+def test_a_place_is_listed_once_and_a_file_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(PolicyNotFound) as caught:
+        find_policy("nope", cwd=shipped_policies().parent)
+    assert str(caught.value).count(f"{shipped_policies() / 'nope'} (no such") == 1
+    (tmp_path / "deploy_policy.pi").touch()
+    with pytest.raises(PolicyNotFound, match=r"deploy_policy\.pi \(a file, but no deploy_policy\.py\);"):
+        find_policy("./deploy_policy.pi", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "   "])
@@ -172,7 +181,7 @@ def test_after_it_is_repaired_it_loads(write_policy) -> None:
     ("source", "message"),
     [
         ("import no_such_library\n", "no_such_library is not installed in this environment"),
-        ("def get_model(:\n", r"SyntaxError: .*deploy_policy\.py, line 1"),
+        ("\ndef get_model(:\n", r"imported: SyntaxError: [^()]+ \(/.+/faulty/deploy_policy\.py, line 2\)$"),
         ("import sys\nsys.exit('needs a licence')\n", "SystemExit: needs a licence"),
         ("class Panic(BaseException): ...\nraise Panic('no such file')\n", "Panic: no such file"),
     ],
