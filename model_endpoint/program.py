@@ -116,6 +116,9 @@ async def _main(
                 outcome.error = error
         # In any case: a thread that is still ending while the interpreter is taken down under it may abort the process
         # (seen with torch: "terminate called without an active exception"). A second Ctrl-C still ends it at once.
+        busy = thread.busy()
+        if busy is not None and settings.stop_seconds:
+            note(f"waiting up to {settings.stop_seconds:g} s for {busy.what} to end")
         idle = await trio.to_thread.run_sync(thread.stop, settings.stop_seconds)
         if not idle and outcome.signal is not None:
             note(f"the policy is still in a call after {settings.stop_seconds:g} s; ending without waiting for it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -275,6 +276,7 @@ def test_ctrl_c_under_a_running_call_ends_within_seconds(start, write_policy) ->
     assert program.end() == 130
     assert time.monotonic() - begun < 5
     assert program.out[-1] == "stopped: served 1 simulator, 0 episodes, 1 call"
+    assert re.fullmatch(r"waiting up to 0\.5 s for nap of 127\.0\.0\.1:\d+ to end", program.err[-2])
     assert "still in a call after 0.5 s" in program.err[-1]
     sock.close()
 
