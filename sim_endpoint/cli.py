@@ -40,7 +40,8 @@ EXAMPLES = """examples:
 
 exit codes:
   0    the run came to its end, whatever the success rate; the table names what it could not score
-  1    something failed: no model, too many episodes without a result, no room for results; the last line says what
+  1    something failed: no model, no episode with a result or too many without, no room for results; a line that
+       begins with "error:" says what
   2    the command is wrong
   130  stopped by Ctrl-C or SIGTERM; what was measured is saved"""
 
@@ -178,9 +179,11 @@ class Program:
             try:
                 with RunProgress(prepared.settings.task_name, planned) as progress:
                     stopped = self._play(supply, results, progress)
+                if stopped is None and not results.scored:
+                    stopped = f"no episode has a result (see {results.path / ATTEMPTS})"
                 code = EXIT_FAILURE if stopped is not None else 0
             except KeyboardInterrupt:
-                stopped, code = "interrupted by Ctrl-C", EXIT_INTERRUPTED
+                stopped, code = f"interrupted by {self._interruption.name}", EXIT_INTERRUPTED
             except FreshProcessNeeded as needed:
                 assert self._launch is not None
                 self._launch.again(needed.continuation)  # no goodbye to models: the run is not over
@@ -233,7 +236,11 @@ class Program:
 def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wall_seconds: float | None) -> None:
     planned = prepared.plan.episodes
     if stopped is not None:
-        note(f"error: {stopped}; {len(results.scored)} of {planned} episodes are saved in {results.path}")
+        note(f"error: {stopped}")
+        if results.scored:
+            resumable = len(results.scored) < planned and not prepared.settings.serve_forever
+            how = "; EVAL_RESUME_SEEDS=1 and the same command go on there" if resumable else ""
+            note(f"note: {len(results.scored)} of {planned} episodes are saved in {results.path}{how}")
     table = summary(
         results.scored,
         benchmark=prepared.benchmark.name,

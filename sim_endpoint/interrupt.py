@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-from robopro_eval.console.errors import EXIT_INTERRUPTED
+from robopro_eval.console.errors import CTRL_C, EXIT_INTERRUPTED
 
 GRACE_SECONDS = 4.5  # five seconds are promised
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -33,11 +33,19 @@ class Interruption:
 
     def __init__(self) -> None:
         self.came = False
+        self.name = CTRL_C
+        """What has come, for people."""
+
+    def comes(self, number: int) -> None:
+        """A signal is there; only the first one counts."""
+        if not self.came:
+            self.name = CTRL_C if number == signal.SIGINT else signal.Signals(number).name
+        self.came = True
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if a signal has come."""
+        """Raises KeyboardInterrupt, with the name of the signal, if one has come."""
         if self.came:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(self.name)
 
 
 @contextlib.contextmanager
@@ -48,9 +56,9 @@ def first_signal_interrupts() -> Iterator[Interruption]:
         yield interruption
         return
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        interruption.came = True  # the watcher may be late
-        raise KeyboardInterrupt
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interruption.comes(number)  # the watcher may be late
+        raise KeyboardInterrupt(interruption.name)
 
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -80,7 +88,7 @@ def watch(wakeup: socket.socket, interruption: Interruption) -> None:
                 return
             if data[0] in SIGNALS:
                 break
-        interruption.came = True
+        interruption.comes(data[0])
         wakeup.settimeout(GRACE_SECONDS)
         while True:
             data = wakeup.recv(1)
@@ -89,7 +97,7 @@ def watch(wakeup: socket.socket, interruption: Interruption) -> None:
             if data[0] in SIGNALS:
                 break
     except TimeoutError:
-        _last_line("still busy after Ctrl-C; ending now, finished episodes are saved")
+        _last_line(f"still busy after {interruption.name}; ending now, finished episodes are saved")
     except OSError:
         return
     os._exit(EXIT_INTERRUPTED)

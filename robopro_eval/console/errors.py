@@ -15,6 +15,8 @@ EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+CTRL_C = "Ctrl-C"
+
 
 class UserError(Exception):
     """Something a person can act on. The message is one sentence that names the thing and the way out."""
@@ -33,7 +35,8 @@ def run_program(main: Callable[[], int], debug: bool = False) -> int:
 
     A :class:`UserError` becomes ``error: <sentence>`` on stderr and its exit code. Any other exception is our own
     fault or a broken installation: it becomes one sentence too and exit code 1. With ``debug`` the traceback is
-    printed before the sentence. ``SystemExit`` (from ``--help``) passes through.
+    printed before the sentence. A ``KeyboardInterrupt`` may name the signal that it stands for. ``SystemExit`` (from
+    ``--help``) passes through.
     """
     try:
         return main()
@@ -42,10 +45,10 @@ def run_program(main: Callable[[], int], debug: bool = False) -> int:
             traceback.print_exc()
         _complain(str(error))
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if debug:
             traceback.print_exc()
-        _complain("interrupted by Ctrl-C")
+        _complain(f"interrupted by {str(error) or CTRL_C}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Our reader (`| head`) went away: that is not worth a sentence, and flushing at exit must not raise again.

@@ -21,6 +21,7 @@ def raising(error: BaseException) -> int:
         (UsageError("no such task"), 2, "error: no such task\n"),
         (UserError("model gone"), 1, "error: model gone\n"),
         (KeyboardInterrupt(), 130, "error: interrupted by Ctrl-C\n"),
+        (KeyboardInterrupt("SIGTERM"), 130, "error: interrupted by SIGTERM\n"),
     ],
 )
 def test_exit_codes(error: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

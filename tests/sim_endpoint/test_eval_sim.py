@@ -211,8 +211,8 @@ def test_a_misbehaving_model_fails_episodes_and_the_run_goes_on(tmp_path: Path, 
     assert all("nan" in str(line["reason"]) for line in lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_while_it_works(tmp_path: Path, seeds: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_interrupted_while_it_works(tmp_path: Path, seeds: Path, number: signal.Signals, name: str) -> None:
     seeds.write_text(" ".join(str(seed) for seed in range(30000, 30030)))
     with Program(words_for(seeds, "--local", "--no-video"), env=clean_environ(), cwd=tmp_path) as sim:
         sim.wait_for("[1/30]")
@@ -221,7 +221,9 @@ def test_interrupted_while_it_works(tmp_path: Path, seeds: Path, number: signal.
         assert sim.exit_code() == 130
         assert time.monotonic() - began < 5
     assert len(read_jsonl(metrics_of(tmp_path))) >= 1
+    assert f"\nerror: interrupted by {name}\n" in sim.output
     assert "of 30 episodes are saved in" in sim.output
+    assert "EVAL_RESUME_SEEDS=1 and the same command go on there" in sim.output
     assert "coverage" in sim.output
     assert "Traceback" not in sim.output
 
