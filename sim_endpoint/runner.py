@@ -15,7 +15,7 @@ from sim_endpoint.faults import EpisodeInvalid, NoModel, SeedRejected
 from sim_endpoint.fresh_process import FreshProcessNeeded
 from sim_endpoint.interrupt import Interruption
 from sim_endpoint.model_source import ModelSource
-from sim_endpoint.results import ResultsFolder, timestamp
+from sim_endpoint.results import ATTEMPTS, ResultsFolder, timestamp
 from sim_endpoint.seeds import MAX_REJECTED_IN_ROW, SeedPlan
 from sim_endpoint.settings import SimSettings
 
@@ -140,6 +140,7 @@ class Run:
         self._progress = progress
         self._interruption = interruption
         self._task = settings.task_name
+        self._debug = settings.debug
         self._max_attempts = settings.max_attempts
         self._max_invalid_in_row = settings.max_invalid_in_row
 
@@ -178,7 +179,7 @@ class Run:
             rejected_in_row = 0
             invalid_in_row = 0 if scored else invalid_in_row + 1
             if invalid_in_row >= self._max_invalid_in_row:
-                return f"{invalid_in_row} seeds in a row have no result (see _attempts.jsonl)"
+                return f"{invalid_in_row} seeds in a row have no result (see {self._results.path / ATTEMPTS})"
             position += 1
             seed += 1
         return None
@@ -280,7 +281,7 @@ class Run:
                 "check that both programs were given the same --policy_name and the same version of the policy."
             )
         else:
-            where = "; its traceback is in _attempts.jsonl" if scored.remote_traceback else ""
+            where = f"; its traceback is in {self._results.path / ATTEMPTS}" if scored.remote_traceback else ""
             self._progress.line(
                 f"WARNING: the first episode failed by an error of the policy, not by its behaviour{where}."
             )
@@ -329,3 +330,5 @@ class Run:
         )
         begun.wall_seconds = time.perf_counter() - self._start
         self._results.add_attempt(begun)
+        if trace is not None and self._debug:
+            self._progress.line(trace.rstrip())

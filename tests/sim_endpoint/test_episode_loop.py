@@ -137,6 +137,20 @@ def test_the_policys_fault_fails_the_episode_not_the_run(rig: Rig, behave: Any, 
     assert "WARNING: the first episode failed by an error" in rig.out.getvalue()
 
 
+def test_debug_shows_the_traceback_of_the_policy(rig: Rig) -> None:
+    there = 'Traceback (most recent call last):\n  File "deploy_policy.py", line 7, in get_action\nValueError: boom\n'
+    behave = _second_query_of_the_first_episode(PolicyError("boom", kind="policy_error", remote_traceback=there))
+    assert rig.play([1], source=FakeSource(behave), debug=True) is None
+    assert there in rig.out.getvalue()
+    assert f"its traceback is in {rig.results.path / '_attempts.jsonl'}" in rig.out.getvalue()
+
+
+def test_without_debug_a_traceback_is_only_on_record(rig: Rig) -> None:
+    rig.play([1], evaluate=lambda env, model, obs: _raise(KeyError("front_camera")))
+    assert "Traceback" not in rig.out.getvalue()
+    assert "Traceback" in attempts(rig)[0]["traceback"]
+
+
 def test_many_calls_are_fine_as_long_as_the_robot_is_moved_in_between(rig: Rig) -> None:
     def evaluate(env: Any, model: Any, observation: Any) -> None:
         for _ in range(900):

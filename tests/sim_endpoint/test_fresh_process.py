@@ -123,6 +123,15 @@ def test_a_crash_costs_an_attempt_and_too_many_the_seed(tmp_path: Path, undistur
     ]
 
 
+def test_a_run_without_any_result_has_failed(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, (30000, "crash"))
+    with rig.run("--local", "--debug", "--test_num", "1", "--max_attempts", "1") as sim:
+        assert sim.exit_code() == 1
+    assert "\nerror: no episode has a result (see " in sim.output
+    assert "\nRuntimeError: the device was lost\n" in sim.output, "the end of its traceback"
+    assert "episodes are saved" not in sim.output
+
+
 def test_hangs_and_deaths_lose_nothing(tmp_path: Path, undisturbed: list[dict[str, Any]]) -> None:
     """The run hangs and goes on by itself, with the model dialing again, is killed, is resumed, hangs in a way that no
     thread of Python survives, is resumed, and ends; every process plays only what is missing."""
