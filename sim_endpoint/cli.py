@@ -249,6 +249,7 @@ def _report(prepared: Prepared, results: ResultsFolder, stopped: str | None, wal
         planned=planned,
         wall_seconds=wall_seconds,
         step_lim=prepared.settings.step_lim,
+        local=prepared.local,
     )
     say(table)
     say(f"metrics  {results.path / METRICS}" if results.scored else "metrics  none")

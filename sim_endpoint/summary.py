@@ -11,6 +11,9 @@ from robopro_eval.records import EpisodeRecord, coverage_bounds, wilson_interval
 DOMINANT = 2 / 3
 """Share of the time from which one side is said to starve the other: it then takes twice as long as all the rest."""
 
+MORE_SIMULATORS = ": it could serve more at a time if its policy has new_session()"
+MORE_MODELS = ": more models would be faster, or eval-model --max_batch where the policy can batch"
+FASTER_MODEL = ": more simulators per model would not be faster, a faster model would"
 NOT_TOLD = " (a stock model does not tell them apart)"
 
 
@@ -23,9 +26,10 @@ def summary(
     planned: int,
     wall_seconds: float | None,
     step_lim: int | None = None,
+    local: bool = False,
 ) -> str:
     """The whole table. `step_lim`: episodes were cut there, not at the task's own limit. `wall_seconds` of this
-    process, None where it has played nothing or only the rest."""
+    process, None where it has played nothing or only the rest. `local`: the model was in this process."""
     n = len(records)
     rows = [("task", f"{task} ({config})"), ("episodes", f"{n}" if n == planned else f"{n} of {planned}")]
     if step_lim is not None:
@@ -45,8 +49,8 @@ def summary(
         rows.append(("per episode", f"{sum(record.wall_seconds for record in records) / n:.2f} s"))
         shares = Shares.of(records)
         rows.append(("time split", shares.split()))
-        if shares.asked:
-            rows.append(("waiting", shares.verdict()))
+        if shares.asked and any(record.steps for record in records):  # what never acted says nothing of speed
+            rows.append(("waiting", shares.verdict(advise=not local)))
     if wall_seconds is not None:
         rows.append(("run took", seconds(wall_seconds)))
     return two_columns(f"{benchmark}: {task}", rows)
@@ -92,15 +96,15 @@ class Shares:
         wire, queue, infer = self._told
         return ", ".join(_parts([*parts, ("wire", wire), ("queue", queue), ("infer", infer)]))
 
-    def verdict(self) -> str:
-        """Which side starves the other, in one line."""
+    def verdict(self, *, advise: bool) -> str:
+        """Which side starves the other, in one line. `advise`: and what would help, where more or fewer simulators can
+        be had for a model."""
         if self._simulate >= DOMINANT:
-            # A model that tells no times waits at least as long as the simulator is at work.
+            # A model that tells no times waits at least as long as the simulator is at work. It is a stock model, and
+            # serves no second simulator meanwhile.
             least = "at least " if self._told is None else ""
-            return (
-                f"model waits {least}{percent(self._simulate)} of the time for this simulator: more simulators per "
-                "model would use it"
-            )
+            waits = f"model waits {least}{percent(self._simulate)} of the time for this simulator"
+            return f"{waits}{MORE_SIMULATORS if advise and self._told is not None else ''}"
         if self._told is not None:
             wire, queue, infer = self._told
             if self._encode + wire >= DOMINANT:
@@ -108,8 +112,8 @@ class Shares:
             if queue + infer >= DOMINANT:
                 waits = f"simulator waits {percent(queue + infer)} of the time for the model"
                 if queue > infer:
-                    return f"{waits}, mostly in line behind others: fewer simulators per model would be as fast"
-                return f"{waits}: more simulators per model would not be faster, a faster model would"
+                    return f"{waits}, mostly in line behind others{MORE_MODELS}"
+                return f"{waits}{FASTER_MODEL if advise else ''}"
         if self._call >= DOMINANT:
             unknown = NOT_TOLD if self._told is None else ""
             return f"simulator waits {percent(self._call)} of the time for the model and the link{unknown}"

@@ -20,8 +20,8 @@ def record(success: bool, **fields: Any) -> EpisodeRecord:
     return EpisodeRecord(**base | fields)
 
 
-def table(records: list[EpisodeRecord], planned: int) -> str:
-    return summary(records, benchmark="tabletop", task="t", config="c", planned=planned, wall_seconds=10.0)
+def table(records: list[EpisodeRecord], planned: int, *, local: bool = False) -> str:
+    return summary(records, benchmark="tabletop", task="t", config="c", planned=planned, wall_seconds=10.0, local=local)
 
 
 def test_a_whole_run() -> None:
@@ -61,12 +61,20 @@ def test_a_step_limit_set_by_hand_is_told_beside_the_rates() -> None:
     assert "set by hand" not in table([record(True)], 1)
 
 
-def split(simulate: float, encode: float, wire: float | None, queue: float | None, infer: float | None) -> str:
+def split(
+    simulate: float,
+    encode: float,
+    wire: float | None,
+    queue: float | None,
+    infer: float | None,
+    *,
+    local: bool = False,
+) -> str:
     """The line about waiting for an episode of a second whose parts are these, in percent."""
     call = 100 - simulate
     fields = {"sim_seconds": simulate, "encode_seconds": encode, "wire_seconds": wire, "queue_seconds": queue}
     fields |= {"model_seconds": infer, "call_seconds": call, "wall_seconds": 100}
-    lines = table([record(True, **fields)] * 2, 2).splitlines()
+    lines = table([record(True, **fields)] * 2, 2, local=local).splitlines()
     (line,) = [line for line in lines if line.startswith("waiting")]
     return line.removeprefix("waiting").strip()
 
@@ -74,16 +82,15 @@ def split(simulate: float, encode: float, wire: float | None, queue: float | Non
 @pytest.mark.parametrize(
     ("parts", "line"),
     [
-        ((81, 1, 2, 0, 16), "model waits 81.0 % of the time for this simulator: more simulators per model would use "
-         "it"),
+        ((81, 1, 2, 0, 16), "model waits 81.0 % of the time for this simulator: it could serve more at a time if its "
+         "policy has new_session()"),
         ((10, 1, 2, 7, 80), "simulator waits 87.0 % of the time for the model: more simulators per model would not be "
          "faster, a faster model would"),
-        ((10, 1, 2, 60, 27), "simulator waits 87.0 % of the time for the model, mostly in line behind others: fewer "
-         "simulators per model would be as fast"),
+        ((10, 1, 2, 60, 27), "simulator waits 87.0 % of the time for the model, mostly in line behind others: more "
+         "models would be faster, or eval-model --max_batch where the policy can batch"),
         ((10, 30, 50, 0, 10), "both wait 80.0 % of the time for the link and its encoding"),
         ((50, 1, 4, 0, 45), "neither side clearly waits for the other"),
-        ((81, 1, None, None, None), "model waits at least 81.0 % of the time for this simulator: more simulators per "
-         "model would use it"),
+        ((81, 1, None, None, None), "model waits at least 81.0 % of the time for this simulator"),
         ((20, 5, 35, 0, 40), "simulator waits 80.0 % of the time for the model and the link"),
         ((10, 1, None, None, None), "simulator waits 90.0 % of the time for the model and the link (a stock model does "
          "not tell them apart)"),
@@ -92,6 +99,16 @@ def split(simulate: float, encode: float, wire: float | None, queue: float | Non
 )  # fmt: skip
 def test_which_side_starves_the_other(parts: Any, line: str) -> None:
     assert split(*parts) == line
+
+
+def test_in_one_process_there_is_no_other_simulator_to_add() -> None:
+    assert split(81, 1, 0, 0, 18, local=True) == "model waits 81.0 % of the time for this simulator"
+    assert split(10, 1, 0, 0, 89, local=True) == "simulator waits 89.0 % of the time for the model"
+
+
+def test_where_nothing_ever_moved_the_speed_says_nothing() -> None:
+    assert "waiting" not in table([record(False, steps=0), record(False, steps=0)], 2)
+    assert "waiting" in table([record(False, steps=0), record(False, steps=1)], 2)
 
 
 def test_without_a_model_nobody_waits() -> None:
