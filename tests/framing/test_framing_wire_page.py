@@ -171,7 +171,7 @@ def test_the_binary_corners() -> None:
 
 
 def test_the_wait_notices() -> None:
-    ask, answer = RequesterSession(), ResponderSession(Features("demo"))
+    ask, answer = RequesterSession(), ResponderSession(Features("demo", frozenset({"reset_model"})))
     script = Script("wait")
     answer.receive(script.next("sim", ask.request("reset_model")))
     for place in (2, 1):
@@ -245,7 +245,7 @@ def test_the_exchange_of_tokens_is_what_our_programs_say() -> None:
 
 
 def test_the_upgrade() -> None:
-    ask, answer = RequesterSession(), ResponderSession(Features("demo", frozenset({"get_action"})))
+    ask, answer = RequesterSession(), ResponderSession(Features("demo", frozenset({"get_action", "reset_model"})))
     episode = {"id": "c/7#1", "task": "lift_pot", "seed": 7}
     play(
         "upgrade",
