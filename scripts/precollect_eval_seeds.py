@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Collect evaluation seeds: from a start seed upwards, those whose scene is stable and whose expert succeeds.
+"""Collect a bank of seeds: from a start seed upwards, those whose scene is stable and whose expert succeeds.
 
 Writes `<root>/<bank>/<task>/<config>.txt` in RoboPRO's format: the seeds on one line, separated by spaces, no newline.
 
@@ -14,10 +14,13 @@ import sys
 from pathlib import Path
 
 from robopro_eval.simulators import Benchmark, TaskEnv, get_benchmark
-from robopro_eval.simulators.tabletop.seeds import EVALUATION_START
+from robopro_eval.simulators.tabletop.seeds import EVALUATION_START, SELECTION
 
-# The banks that ship: name and number of seeds.
-SHIPPED_BANKS = {"eval_seeds": 50, "k320_first10_seeds": 10}
+# The banks that ship: by the first seed tried, name and number of seeds.
+SHIPPED_BANKS = {
+    EVALUATION_START: {"eval_seeds": 50, "k320_first10_seeds": 10},
+    SELECTION.start: {"try_out_seeds": 50},
+}
 # Give up on a task when this many seeds in a row are no good: something is wrong with it, not with the seeds.
 HOPELESS = 50
 
@@ -57,21 +60,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--task", action="append", help="a task (may be repeated; default: all)")
     parser.add_argument("--bank", help="name of one bank to write (default: the shipped ones)")
     parser.add_argument("--count", type=int, default=50, help="seeds in it, with --bank (default 50)")
-    parser.add_argument("--start", type=int, default=EVALUATION_START, help="first seed tried (default %(default)s)")
+    parser.add_argument(
+        "--start",
+        type=int,
+        default=EVALUATION_START,
+        help="first seed tried, with --bank (default %(default)s)",
+    )
     parser.add_argument("--root", type=Path, help="where the banks go (default: the installed package's)")
     options = parser.parse_args(argv)
 
     benchmark = get_benchmark()
     root = options.root or benchmark.seeds_root()
-    banks = {options.bank: options.count} if options.bank else SHIPPED_BANKS
+    wanted = {options.start: {options.bank: options.count}} if options.bank else SHIPPED_BANKS
     for task in options.task or benchmark.task_names():
         for config in benchmark.config_names(task):
-            seeds = collect(benchmark, task, config, options.start, max(banks.values()))
-            for bank, count in banks.items():
-                path = root / bank / task / f"{config}.txt"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(" ".join(str(seed) for seed in seeds[:count]), encoding="utf-8")
-                print(f"{path}: {count} seeds, {seeds[0]}..{seeds[count - 1]}", flush=True)
+            for start, banks in wanted.items():
+                seeds = collect(benchmark, task, config, start, max(banks.values()))
+                for bank, count in banks.items():
+                    path = root / bank / task / f"{config}.txt"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(" ".join(str(seed) for seed in seeds[:count]), encoding="utf-8")
+                    print(f"{path}: {count} seeds, {seeds[0]}..{seeds[count - 1]}", flush=True)
     return 0
 
 

@@ -4,11 +4,16 @@
 # Installs what it needs, runs the episodes, ends with the table of results and where they lie, and exits
 # as the evaluation did. These variables change what it does (what they default to):
 #
-#   TASK (put_cup_in_box)  SCENE (study)  BENCH_CONFIG (clean)   task and config bench_demo_<SCENE>_<BENCH_CONFIG>
+#   TASK (put_cup_in_box)  the task, of its scene: put_cup_in_box (study), put_cup_on_coaster (study),
+#                          put_mouse_on_pad (office), lift_pot (kitchens)
+#   SCENE (the task's)  BENCH_CONFIG (clean)   the configuration bench_demo_<SCENE>_<BENCH_CONFIG>
 #   EVAL_TEST_NUM (5)      episodes
+#   USE_EVAL_SEEDS         1: the seeds kept for reported numbers, 40000 and up; unset: seeds for trying things
+#                          out, 30000 and up; EVAL_SEED_FILE or BENCH_EVAL_SEEDS_ROOT name others
 #   CKPT_NAME              a checkpoint by name (the shipped one)
 #   PORT (29761)
 #   DIRECTION (sim-server) sim-server: the simulator listens and the model dials; model-server: the reverse
+#   SIM_SERVER_BIND (0.0.0.0)   where the simulator listens; localhost is this machine only
 #
 # Ctrl-C ends both; a second Ctrl-C ends them at once.
 set -euo pipefail
@@ -26,12 +31,15 @@ esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 task=${TASK:-put_cup_in_box}
-scene=${SCENE:-study}
-config=bench_demo_${scene}_${BENCH_CONFIG:-clean}
-setting=simserver_${scene}_${BENCH_CONFIG:-clean}
+# Without a scene, eval-sim's short form of a configuration finds the task's own.
+config=${SCENE:+bench_demo_${SCENE}_}${BENCH_CONFIG:-clean}
 port=${PORT:-29761}
 direction=${DIRECTION:-sim-server}
-export EVAL_TEST_NUM=${EVAL_TEST_NUM:-5} USE_EVAL_SEEDS=${USE_EVAL_SEEDS:-1}
+export EVAL_TEST_NUM=${EVAL_TEST_NUM:-5}
+if [[ ! $EVAL_TEST_NUM =~ ^[1-9][0-9]*$ ]]; then
+  echo "error: EVAL_TEST_NUM is '$EVAL_TEST_NUM'; it is a number of episodes, 1 or more." >&2
+  exit 2
+fi
 if [[ $direction != sim-server && $direction != model-server ]]; then
   echo "error: DIRECTION is '$direction'; it is sim-server (the simulator listens) or model-server." >&2
   exit 2
@@ -42,30 +50,57 @@ fi
 source "$here/_env.sh"
 cd "$REPO"
 
-# Whoever listens would find out too, but the other program might already be talking to a stranger by then.
-python - "$port" <<'PYTHON' || exit
+if [[ -z ${USE_EVAL_SEEDS:-}${EVAL_SEED_FILE:-}${BENCH_EVAL_SEEDS_ROOT:-}${SEEDS_ROOT:-} ]]; then
+  # A number may be reported only if nobody has looked at its episodes before: trying must not use them up.
+  export BENCH_EVAL_SEEDS_ROOT=$REPO/robopro_eval/simulators/tabletop/seeds/try_out_seeds
+  seeds="seeds for trying things out"
+else
+  seeds="the seeds you chose"
+fi
+export USE_EVAL_SEEDS=${USE_EVAL_SEEDS:-1}
+
+if [[ $direction == sim-server ]]; then
+  bind=${SIM_SERVER_BIND:-0.0.0.0}
+  export SIM_AS_SERVER=1 MODEL_AS_CLIENT=1 SIM_SERVER_BIND=$bind SIM_SERVER_HOST=localhost SIM_SERVER_PORT=$port
+else
+  bind=localhost
+  unset SIM_AS_SERVER MODEL_AS_CLIENT SIM_SERVER_PORT
+  export MODEL_SERVER_BIND=$bind MODEL_SERVER_HOST=localhost
+fi
+
+# The programs would find out too, but only after seconds, and by then one might be talking to a stranger on the port.
+config=$(
+  python - "$task" "$config" "$bind" "$port" <<'PYTHON'
 import sys
 
+from robopro_eval.console.errors import UserError, run_program
+from robopro_eval.simulators import get_benchmark
 from robopro_eval.transport.addresses import parse_port
 from robopro_eval.transport.errors import TransportError
 from robopro_eval.transport.sockets import listen
+from sim_endpoint.preflight import choose_config
 
-try:
-    listen("0.0.0.0", parse_port(sys.argv[1])).close()
-except (ValueError, TransportError) as problem:
-    print(f"error: {problem} (PORT chooses another port)", file=sys.stderr)
-    sys.exit(1)
+task, written, host, port = sys.argv[1:]
+
+
+def check() -> int:
+    name, _ = choose_config(get_benchmark(), task, written)
+    try:
+        listen(host, parse_port(port)).close()
+    except (ValueError, TransportError) as problem:
+        raise UserError(f"{problem} (PORT chooses another port)") from problem
+    print(name)
+    return 0
+
+
+sys.exit(run_program(check))
 PYTHON
+) || exit
+setting=simserver_${config#bench_demo_}
 
 log=$REPO/runs/$setting/model_$(date +%Y%m%d-%H%M%S).log
 mkdir -p "$(dirname "$log")"
 arguments=(--port "$port" --task_name "$task" --task_config "$config" --ckpt_setting "$setting" --seed 0 --policy_name dxvla)
-if [[ $direction == sim-server ]]; then
-  export SIM_AS_SERVER=1 MODEL_AS_CLIENT=1 SIM_SERVER_BIND=${SIM_SERVER_BIND:-0.0.0.0} SIM_SERVER_HOST=localhost SIM_SERVER_PORT=$port
-else
-  unset SIM_AS_SERVER MODEL_AS_CLIENT SIM_SERVER_PORT
-  export MODEL_SERVER_BIND=localhost MODEL_SERVER_HOST=localhost
-fi
 
 # Job control gives each program a process group of its own. Without it, bash would start them deaf to
 # Ctrl-C; with it, Ctrl-C reaches only this script, which passes it on.
@@ -86,7 +121,8 @@ trap 'stop "$sim"; stop "$model"' EXIT
 trap 'kill -INT "$sim" 2>/dev/null || true' INT
 trap 'kill -TERM "$sim" 2>/dev/null || true; exit 143' TERM HUP
 
-echo "==> $task ($config), $EVAL_TEST_NUM episodes; the model's own output goes to $log"
+if [[ $EVAL_TEST_NUM == 1 ]]; then episodes="1 episode"; else episodes="$EVAL_TEST_NUM episodes"; fi
+echo "==> $task ($config), $episodes, $seeds; the model's own output goes to $log"
 eval-model "${arguments[@]}" </dev/null >"$log" 2>&1 &
 model=$!
 eval-sim "${arguments[@]}" </dev/null &
@@ -94,25 +130,24 @@ sim=$!
 
 model_failed=0 sim_code="" model_code=""
 while [[ -z $sim_code ]]; do
-  # `wait` also returns when Ctrl-C arrives; then the program is still there and the loop waits on.
+  # `wait` also returns when Ctrl-C arrives; then the program is still there and the loop waits on. What bash itself
+  # says there of a program that was ended is kept from the screen.
   if [[ -z $model_code ]]; then
-    wait -n "$sim" "$model" || true
+    wait -n "$sim" "$model" 2>/dev/null || true
   else
-    wait "$sim" || true
+    wait "$sim" 2>/dev/null || true
   fi
   if [[ -z $model_code ]] && ! is_running "$model"; then
     model_code=0
     wait "$model" || model_code=$?
     if [[ $model_code != 0 ]] && is_running "$sim"; then
       model_failed=1
-      echo "error: the model stopped with exit code $model_code; the end of $log:" >&2
-      tail -n 15 "$log" >&2
-      kill -INT "$sim" 2>/dev/null || true
+      kill -TERM "$sim" 2>/dev/null || true
     fi
   fi
   if ! is_running "$sim"; then
     sim_code=0
-    wait "$sim" || sim_code=$?
+    wait "$sim" 2>/dev/null || sim_code=$?
   fi
 done
 
@@ -124,9 +159,14 @@ if [[ $direction == sim-server && $sim_code == 0 ]]; then
   done
 fi
 stop "$model"
-if [[ $sim_code != 0 && $model_failed == 0 && -s $log ]]; then
+# Last, so that the reason is what one reads; a wrong setting (2) and Ctrl-C (130) are no matter of the model's.
+if [[ $model_failed == 1 ]]; then
+  echo "error: the model stopped with exit code $model_code; the end of $log:" >&2
+  tail -n 15 "$log" >&2
+  exit 1
+fi
+if [[ $sim_code == 1 && -s $log ]]; then
   echo "the end of $log:" >&2
   tail -n 15 "$log" >&2
 fi
-[[ $model_failed == 0 ]] || exit 1
 exit "$sim_code"

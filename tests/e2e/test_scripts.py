@@ -14,6 +14,9 @@ import pytest
 from programs import REPO, Program, clean_environ, free_port
 
 from robopro_eval.records import read_jsonl
+from robopro_eval.simulators.tabletop.catalogue import TASK_CONFIGS
+from robopro_eval.simulators.tabletop.seeds import SELECTION
+from sim_endpoint.preflight import scene_of
 
 SCRIPT = REPO / "scripts" / "test_sim_as_server.sh"
 
@@ -75,17 +78,32 @@ def evaluation(**variables: str) -> Program:
     return Program(["/bin/bash", SCRIPT], env={**clean_environ(EVAL_TEST_NUM="1"), **variables})
 
 
-@pytest.mark.parametrize("direction", ["sim-server", "model-server"])
-def test_one_evaluation_by_one_command(direction: str, tmp_path: Path, seed_file: Path) -> None:
-    variables = {"RUNS_ROOT": str(tmp_path), "EVAL_SEED_FILE": str(seed_file)}
-    with evaluation(PORT=str(free_port()), DIRECTION=direction, **variables) as script:
+@pytest.mark.parametrize(
+    ("direction", "task", "config"),
+    [
+        ("sim-server", "put_cup_in_box", "bench_demo_study_clean"),
+        ("model-server", "put_mouse_on_pad", "bench_demo_office_clean"),
+    ],
+)
+def test_one_evaluation_by_one_command(direction: str, task: str, config: str, tmp_path: Path) -> None:
+    """The scene follows the task, and nothing is spent of the seeds for reported numbers."""
+    with evaluation(PORT=str(free_port()), DIRECTION=direction, TASK=task, RUNS_ROOT=str(tmp_path)) as script:
         assert script.exit_code(180.0) == 0
     (metrics,) = tmp_path.rglob("_metrics.jsonl")
     (record,) = read_jsonl(metrics)
-    assert record["task"] == "put_cup_in_box"
+    assert record["task"] == task
+    assert config in metrics.parts
+    assert record["seed"] in SELECTION
     last = "\n".join(script.output.splitlines()[-25:])
     assert str(metrics) in last
     assert "SR" in last
+
+
+def test_the_help_knows_every_task_and_its_scene() -> None:
+    with Program(["/bin/bash", SCRIPT, "--help"], env=bare()) as script:
+        assert script.exit_code() == 0
+    for task, (config, *_) in TASK_CONFIGS.items():
+        assert f"{task} ({scene_of(config)})" in script.output
 
 
 def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
@@ -104,7 +122,9 @@ def test_a_model_that_cannot_start_ends_it_and_its_own_words_are_shown(tmp_path:
     with evaluation(PORT=str(free_port()), CKPT_NAME="no-such-checkpoint", RUNS_ROOT=str(tmp_path)) as script:
         assert script.exit_code() == 1
     assert time.monotonic() - began < 30.0
-    assert "no-such-checkpoint" in script.output
+    said = script.output.splitlines()
+    assert "no-such-checkpoint" in said[-1], "the reason is the last word"
+    assert "Ctrl-C" not in script.output
 
 
 def descendants(pid: int) -> list[int]:
@@ -137,10 +157,13 @@ def test_ctrl_c_ends_both_programs_and_keeps_what_is_done(direction: str, tmp_pa
     assert read_jsonl(metrics)
 
 
-def test_a_wrong_direction_and_a_wrong_task_are_refused(tmp_path: Path) -> None:
+def test_a_wrong_direction_a_wrong_number_and_a_wrong_task_are_refused(tmp_path: Path) -> None:
     with evaluation(DIRECTION="sideways") as script:
         assert script.exit_code() == 2
     assert "sim-server" in script.output
+    with evaluation(EVAL_TEST_NUM="x") as script:
+        assert script.exit_code() == 2
+    assert script.output == "error: EVAL_TEST_NUM is 'x'; it is a number of episodes, 1 or more."
     with evaluation(PORT=str(free_port()), TASK="put_cup_on_moon", RUNS_ROOT=str(tmp_path)) as script:
         assert script.exit_code() == 2
     assert "put_cup_in_box" in script.output, "the message lists the tasks there are"

@@ -36,14 +36,23 @@ def test_setup_keyword_arguments_come_from_the_file_and_overrides_win(task: str)
 
 
 @pytest.mark.parametrize("task", BENCHMARK.task_names())
-@pytest.mark.parametrize(("bank", "count"), [("eval_seeds", 50), ("k320_first10_seeds", 10)])
-def test_shipped_banks_hold_distinct_evaluation_seeds_in_the_original_format(task: str, bank: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("bank", "count", "allowed"),
+    [
+        ("eval_seeds", 50, range(seeds.EVALUATION_START, 2**32)),
+        ("k320_first10_seeds", 10, range(seeds.EVALUATION_START, 2**32)),
+        ("try_out_seeds", 50, seeds.SELECTION),
+    ],
+)
+def test_shipped_banks_hold_distinct_seeds_of_their_range_in_the_original_format(
+    task: str, bank: str, count: int, allowed: range
+) -> None:
     (config,) = BENCHMARK.config_names(task)
     text = (BENCHMARK.seeds_root() / bank / task / f"{config}.txt").read_text()
     assert not text.endswith("\n")
     numbers = [int(word) for word in text.split(" ")]
     assert len(set(numbers)) == len(numbers) == count
-    assert min(numbers) >= seeds.EVALUATION_START
+    assert all(number in allowed for number in numbers)
     assert numbers == sorted(numbers)
 
 
