@@ -170,6 +170,21 @@ class Call:
         self.ended.open()
 
 
+@dataclass
+class Inferences:
+    """How well calls for an action went together, for the line at the end. Those that failed count too."""
+
+    count: int = 0
+    largest: int = 0
+
+    def add(self, calls: int) -> None:
+        self.count += 1
+        self.largest = max(self.largest, calls)
+
+    def __str__(self) -> str:
+        return f"{self.count} inference{'' if self.count == 1 else 's'} (largest batch: {self.largest})"
+
+
 def answer(policy: Policy, calls: Sequence[Call]) -> None:
     """Answer ``calls``, more than one only if each ``may_be_batched``. Each ends as soon as it has its outcome."""
     if len(calls) == 1:

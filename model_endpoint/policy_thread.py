@@ -22,7 +22,7 @@ from typing import Protocol
 import trio
 
 from framing.errors import PolicyError
-from model_endpoint.policy import UNBATCHED, Call, Policy, Seat, answer
+from model_endpoint.policy import UNBATCHED, Call, Inferences, Policy, Seat, answer
 
 QUICK_SECONDS = 0.0002
 """How long a task blocks for its call's result before it lets others run. Most calls of a step (an observation goes
@@ -64,6 +64,7 @@ class PolicyThread:
     """
 
     def __init__(self, build: Callable[[], Policy]) -> None:
+        self.inferences = Inferences()  # of a policy that batches
         self._build = build
         self._arriving: queue.SimpleQueue[Call | Seat | None] = queue.SimpleQueue()
         self._waiting: deque[Call | Seat | None] = deque()  # the thread's own: looked at, not begun
@@ -131,6 +132,8 @@ class PolicyThread:
             self._tell(self._loaded)
         while (calls := self._next(policy.max_batch)) is not None:
             self._running = calls, time.monotonic()
+            if policy.max_batch > UNBATCHED and calls[0].may_be_batched:
+                self.inferences.add(len(calls))
             answer(policy, calls)
             self._running = None
             del calls  # what was sent with them need not live until the next one comes

@@ -20,9 +20,10 @@ import trio
 
 from model_endpoint.loading import load_face, load_model
 from model_endpoint.logs import EventLog
-from model_endpoint.policy import Policy
+from model_endpoint.policy import UNBATCHED, Policy
 from model_endpoint.policy_thread import PolicyThread
 from model_endpoint.serving import Service, check_can_dial, check_can_listen
+from model_endpoint.sessions import Tally
 from model_endpoint.settings import ModelSettings
 from robopro_eval.console.errors import EXIT_FAILURE, UsageError, UserError
 from robopro_eval.console.streams import note, say
@@ -101,6 +102,7 @@ async def _main(
                     max_connections=settings.max_connections,
                     status_seconds=settings.status_seconds,
                     security=security,
+                    tally=Tally(inferences=thread.inferences if policy.max_batch > UNBATCHED else None),
                 )
                 try:
                     await _serve(service, settings)

@@ -18,7 +18,7 @@ from framing.messages import shorten
 from framing.session import BYE, GET, RESET, Ending, Features, Kind, Peer, Request, ResponderSession, State
 from model_endpoint.line import Line, Place
 from model_endpoint.logs import EventLog
-from model_endpoint.policy import Call, Seat
+from model_endpoint.policy import Call, Inferences, Seat
 from model_endpoint.policy_thread import PolicyRunner
 from robopro_eval.transport.aio import TrioChannel
 from robopro_eval.transport.auth import AUTH_COMMAND
@@ -56,10 +56,13 @@ class Tally:
     episodes: int = 0
     calls: int = 0
     policy_errors: int = 0
+    inferences: Inferences | None = None  # where calls may share one
 
     def __str__(self) -> str:
         counts = ((self.simulators, "simulator"), (self.episodes, "episode"), (self.calls, "call"))
         text = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts)
+        if self.inferences is not None:
+            text += f", {self.inferences}"
         errors = self.policy_errors
         return text + (f", {errors} policy error{'' if errors == 1 else 's'}" if errors else "")
 

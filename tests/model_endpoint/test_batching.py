@@ -130,6 +130,7 @@ async def test_what_is_queued_goes_together_up_to_the_limit_and_nothing_is_waite
         calls = [await q.put(name, "get_action", float(number)) for number, name in enumerate("abcdef", 2)]
         q.model.release.set()
     assert q.model.batches == [[1], [2, 3, 4, 5], [6, 7]]
+    assert str(q.thread.inferences) == "3 inferences (largest batch: 4)"
     assert action(first) == 2
     assert [action(call) for call in calls] == [4, 6, 8, 10, 12, 14]
 
@@ -141,6 +142,7 @@ async def test_without_max_batch_every_action_has_an_inference_of_its_own() -> N
         calls = [await q.put(name, "get_action", 3.0, scale=2.0) for name in "ab"]
         q.model.release.set()
     assert q.model.batches == [[1], [6], [6]]
+    assert q.thread.inferences.count == 0  # not worth a word
     assert [action(call) for call in calls] == [12, 12]
 
 

@@ -237,6 +237,9 @@ def test_max_batch_puts_what_is_queued_into_one_inference(start, write_policy) -
     program.process.stdin.flush()
     assert [simulator.answer() for simulator in simulators] == [0, 10, 20, 30]
     assert program.line("inferring") == "inferring 1 2 3"
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 143
+    assert program.out[-1].endswith(" calls, 2 inferences (largest batch: 3)")
 
 
 def test_strangers_cost_a_line_each(start, write_policy) -> None:
