@@ -30,6 +30,9 @@ FIRST_REPLY_FACTOR = 6
 CHECK_FACTOR = 4
 """A whole check may take so many times as long as one reply, so that a slow server cannot stretch a run for ever."""
 
+SILENT_SECONDS = 3.0
+"""A first reply that takes longer makes people wonder, and is said to be awaited."""
+
 QUIET_SECONDS = 0.2
 """How long nothing may come where nothing is due. A reply that follows at once takes a fraction of a millisecond."""
 
@@ -72,6 +75,8 @@ class Talk:
         self.patience = patience
         self.last_body: Buffer = b""
         self.last_was_error = False
+        self.tells_of_silence = False
+        """Whether to say so when the next reply is long in coming."""
 
     def call(self, name: str, *args: object, **kwargs: object) -> Wire:
         """What the server replies. Raises PolicyError for an error reply, and the other WireErrors."""
@@ -95,14 +100,18 @@ class Talk:
 
     def answer(self) -> Wire:
         """The reply that is due, however often the server says before that it has to wait."""
-        limit = time.monotonic() + self.patience()
+        patience = self.patience()
+        limit = time.monotonic() + patience
         waits: Wait | None = None
+        if self.tells_of_silence:
+            self.tells_of_silence = False
+            self._tell_of_silence(patience)
         while True:
             try:
                 self.last_body = self.channel.receive(max(0.0, limit - time.monotonic()))
             except DeadlineExceeded as error:
                 if waits is None:
-                    raise
+                    raise DeadlineExceeded(f"no reply within {patience:.1f} s") from error
                 raise DeadlineExceeded(
                     f"the server is busy with another simulator (place {waits.place} in its line); try again when that "
                     "has gone"
@@ -113,6 +122,10 @@ class Talk:
             if isinstance(reply, Reply):
                 return reply.value
             waits = reply
+
+    def _tell_of_silence(self, patience: float) -> None:
+        if patience > SILENT_SECONDS and not self.channel.has_news(SILENT_SECONDS):
+            note(f"no answer yet; it has {patience:.0f} s in all: a policy may load or compile in its first call")
 
     def first_sign(self, seconds: float) -> Reply | Wait | None:
         """A reply or wait notice within `seconds`; None if neither came, and both can still come."""
@@ -153,6 +166,7 @@ def meet(link: Link, seconds: float, greet: Callable[[Talk], Greeting]) -> tuple
             channel = link.open()
             # The time begins only now: somebody may have been waited for.
             talk = Talk(channel, RequesterSession(), _until(time.monotonic() + seconds))
+            talk.tells_of_silence = True
             try:
                 if not link.listens and channel.has_news(QUIET_SECONDS):
                     raise PeerGone("somebody connected and spoke before being asked (a browser?), or left at once")

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from framing.binary import FIRST_BYTE, decode_body
-from framing.errors import DeadlineExceeded, PolicyError
+from framing.errors import DeadlineExceeded, PolicyError, ProtocolError, WireError
 from framing.frames import HEADER
 from framing.messages import BINARY, JSON
 from framing.session import RESET, Peer
@@ -25,6 +25,11 @@ from robopro_eval.checks.bench import (
     upgraded_request,
 )
 from robopro_eval.checks.core import Check, CheckFailed, Need, NotOffered
+from robopro_eval.checks.survival import HTTP
+from robopro_eval.transport.errors import TransportError
+
+HTTP_SECONDS = 2.0
+"""A server of HTTP answers a GET within milliseconds."""
 
 SPLIT_PAUSE = 0.1
 """Seconds between two pieces of a frame: longer than any server takes to notice the first."""
@@ -36,7 +41,7 @@ def first_reply(bench: Bench) -> str:
     except PolicyError as error:
         raise CheckFailed(f"{RESET} was answered with an error: {clipped(error)}") from error
     except DeadlineExceeded as error:
-        raise CheckFailed(f"{error}: no server of this protocol, or a policy that needs a longer --timeout") from error
+        raise CheckFailed(f"{error}{_why_silent(bench)}") from error
     known = bench.known
     known.peer, known.features = talk.session.peer, talk.session.features
     message = decode_body(talk.last_body)
@@ -45,6 +50,25 @@ def first_reply(bench: Bench) -> str:
         talk.bye()
     kind = "upgraded" if known.peer is Peer.OURS else "stock"
     return f"a result ({clipped(repr(result))}); the server is {kind}"
+
+
+def _why_silent(bench: Bench) -> str:
+    """A guess, to be told behind the silence.
+
+    A server of HTTP waits for the end of a line, which no frame holds: it is given one.
+    """
+    if bench.link.listens:
+        bench.begin_check()  # the silence has used its time up
+        try:
+            with bench.raw() as raw:
+                raw.send(HTTP)
+                if raw.channel.has_news(HTTP_SECONDS):
+                    raw.reply()
+        except ProtocolError as error:
+            return f", but an answer to a GET: {error}"
+        except (WireError, TransportError, CheckFailed):
+            pass
+    return ": no server of this protocol, or a policy that needs a longer --timeout"
 
 
 def one_reply(bench: Bench) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import stock_peer
@@ -150,6 +152,25 @@ def test_the_time_of_the_first_reply_begins_when_the_model_has_come(monkeypatch:
     )
     talk.channel.close()
     assert patience == 60.0
+
+
+def test_a_server_of_http_is_recognised(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It waits for the end of a line, and says nothing until then: neither to it nor to the user."""
+    monkeypatch.setattr("robopro_eval.checks.bench.SILENT_SECONDS", 0.1)
+    with ThreadingHTTPServer(("localhost", 0), SimpleHTTPRequestHandler) as server:
+        server.daemon_threads = True  # one still waits for the end of that line
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            found = check(server.server_port, 0.05)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert found[0].verdict is Verdict.FAIL
+    assert found[0].detail.startswith("no reply within 0.3 s, but an answer to a GET: ")
+    assert "it speaks HTTP" in found[0].detail
+    assert {finding.verdict for finding in found[1:]} == {Verdict.SKIPPED}
+    assert "no answer yet" in capsys.readouterr().err
 
 
 def test_a_port_scan_or_a_browser_is_not_the_model_that_was_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
