@@ -136,7 +136,8 @@ def loaded_by(statement: str) -> set[str]:
     ("statement", "absent"),
     [
         ("import framing.codec, framing.frames, framing.session", {"trio", "socket", "pydantic"}),
-        ("import sim_endpoint.cli", {"sapien", "torch", "trio"}),
+        ("import sim_endpoint.cli", {"numpy", "pydantic"}),
+        ("import sim_endpoint.program", {"sapien", "torch", "trio"}),
         ("import model_endpoint.loading, model_endpoint.dispatcher", {"torch", "trio", "sapien"}),
         ("import model_endpoint.cli", {"torch", "trio", "sapien"}),
         ("import robopro_eval.simulators.benchmark", {"sapien", "torch"}),

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,19 @@ def test_interrupted_while_it_works(tmp_path: Path, seeds: Path, number: signal.
     assert "EVAL_RESUME_SEEDS=1 and the same command go on there" in sim.output
     assert "coverage" in sim.output
     assert "Traceback" not in sim.output
+
+
+def test_interrupted_before_all_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    module = types.ModuleType("sim_endpoint.program")
+    module.__getattr__ = interrupted  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert main([]) == 130
+    assert capsys.readouterr().err == "error: interrupted by Ctrl-C\n"
 
 
 def test_interrupted_while_the_model_does_not_answer(tmp_path: Path, seeds: Path) -> None:
