@@ -283,7 +283,7 @@ class Run:
         else:
             where = f"; its traceback is in {self._results.path / ATTEMPTS}" if scored.remote_traceback else ""
             self._progress.line(
-                f"WARNING: the first episode failed by an error of the policy, not by its behaviour{where}."
+                f"WARNING: the first episode failed by an error of the policy, not by its behaviour{where}"
             )
 
     def _begin(self, position: int, seed: int, attempt: int) -> AttemptRecord:
