@@ -69,7 +69,7 @@ class LinkSecurity:
             path = Path(token_file).expanduser()
             token = _read_token(path)
             warnings += _readable_by_others(TOKEN_FILE, path)
-        if token == "":
+        if token_file is None and token is not None and not token.strip():
             raise SecurityError(f"{TOKEN} is set but empty; unset it or give the token")
         if token is not None and len(token) < MIN_TOKEN:
             where = TOKEN if token_file is None else f"{TOKEN_FILE}: {token_file}"
