@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,12 +28,12 @@ def answer(message: Mapping[str, Any], chunks: Chunks) -> dict[str, Any]:
     return {"actions": chunks.of(message[PROPRIO])}
 
 
-class FlatClient:
+class FlatClient(ABC):
     """A client whose observation is one flat dict of arrays and whose reply is a dict."""
 
+    @abstractmethod
     def infer(self, message: dict[str, Any]) -> dict[str, Any]:
         """One request, one reply."""
-        raise NotImplementedError
 
     def digest(self, observation: Observation) -> str:
         return str(self.infer({**observation.flat, DIGEST: True})[DIGEST])
@@ -40,7 +41,7 @@ class FlatClient:
     def step(self, observation: Observation) -> object:
         return self.infer(observation.flat)["actions"]
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Ends with the process."""
 
 
